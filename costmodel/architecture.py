@@ -1,0 +1,123 @@
+"""The model that is trained: shapes only. Parameters, FLOPs and bytes are computed from these elsewhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+
+LayerKind = Literal["dense", "moe"]
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MixtureOfExperts(Shape):
+    """Which layers are MoE and how wide their experts are."""
+
+    experts: PositiveInt
+    top_k: PositiveInt
+    moe_ffn: PositiveInt
+    """Width of one routed expert."""
+    shared_expert_ffn: NonNegativeInt = 0
+    """Total width of the shared experts (DeepSeek-V2: 2 x 1536 = 3072), 0 for none."""
+    shared_expert_gate: bool = False
+    first_dense_layers: NonNegativeInt = 0
+    moe_every_n_layers: PositiveInt = 1
+    """Of the layers after the leading dense ones every n-th is MoE (the last of each group of n)."""
+
+
+class LatentAttention(Shape):
+    """Multi-head latent attention (DeepSeek)."""
+
+    q_lora: NonNegativeInt | None = None
+    """Rank of the query compression; none or 0 = a plain query projection (V2-Lite)."""
+    kv_lora: PositiveInt
+    qk_nope: PositiveInt
+    qk_rope: PositiveInt
+    v_dim: PositiveInt
+
+
+class Architecture(Shape):
+    """A decoder-only transformer.
+
+    Field names are those of common run tables: `hidden` d, `ffn` d_ff, `heads` h, `kv_heads` h_kv,
+    `head_dim` d_h (h*d_h need not equal d), `vocab` V.
+    """
+
+    name: str
+    layers: PositiveInt
+    hidden: PositiveInt
+    ffn: PositiveInt
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
+    vocab: PositiveInt
+    gated_mlp: bool = True
+    """Three matrices (SwiGLU, GeGLU) instead of two."""
+    tied_embeddings: bool = False
+    norm: Literal["rms", "layer"] = "rms"
+    """LayerNorm has a bias as well as a weight."""
+    norms_per_layer: PositiveInt = 2
+    """4 in Gemma 2 and 3; 1 where attention and MLP share one."""
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    """RMSNorm on each head's queries and keys: 2*head_dim weights a layer."""
+    attention_sinks: bool = False
+    """One learned logit a head (gpt-oss)."""
+    learned_positions: NonNegativeInt = 0
+    """Rows of a learned position table (GPT-2/3), 0 for rotary or none."""
+    sliding_window: PositiveInt | None = None
+    """Tokens an attention row sees in `sliding_layers` of the layers."""
+    sliding_layers: NonNegativeInt = 0
+    moe: MixtureOfExperts | None = None
+    mla: LatentAttention | None = None
+    mtp_layers: NonNegativeInt = 0
+    """Multi-token-prediction modules after the last layer (DeepSeek-V3: 1); not counted in `layers`."""
+    max_seq_len: PositiveInt | None = None
+    source: str = Field(default="", description="Where the shapes come from.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Architecture:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"kv_heads ({self.kv_heads}) must divide heads ({self.heads})")
+        if self.moe and self.moe.top_k > self.moe.experts:
+            raise ValueError(f"moe.top_k ({self.moe.top_k}) exceeds moe.experts ({self.moe.experts})")
+        if self.moe and self.moe.first_dense_layers > self.layers:
+            raise ValueError(f"moe.first_dense_layers ({self.moe.first_dense_layers}) exceeds layers ({self.layers})")
+        if self.sliding_layers > self.layers:
+            raise ValueError(f"sliding_layers ({self.sliding_layers}) exceeds layers ({self.layers})")
+        return self
+
+    def pattern(self) -> tuple[LayerKind, ...]:
+        """The kind of each layer from first to last."""
+        if self.moe is None:
+            return ("dense",) * self.layers
+        first, every = self.moe.first_dense_layers, self.moe.moe_every_n_layers
+        return tuple(
+            "moe" if i >= first and (i - first) % every == every - 1 else "dense" for i in range(self.layers)
+        )
+
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The kinds that occur, dense before moe: the order of every `kinds` axis in this package."""
+        pattern = self.pattern()
+        return tuple(kind for kind in ("dense", "moe") if kind in pattern)
+
+    @property
+    def q_width(self) -> int:
+        """h*d_h: width of queries (MLA: of the no-position and rotary parts together)."""
+        return self.heads * (self.mla.qk_nope + self.mla.qk_rope if self.mla else self.head_dim)
+
+    @property
+    def kv_width(self) -> int:
+        """h_kv*d_h: width of keys (and of values) without MLA."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def v_width(self) -> int:
+        """Width of the attention output before its projection."""
+        return self.heads * (self.mla.v_dim if self.mla else self.head_dim)

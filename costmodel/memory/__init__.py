@@ -1,0 +1,1 @@
+"""Peak memory of a GPU: states, activations, transients and overhead, a file each."""

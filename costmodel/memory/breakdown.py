@@ -1,0 +1,69 @@
+"""Where the memory of the fullest GPU goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costmodel.memory.shape import scaled
+from costmodel.memory.states import states
+from costmodel.run import Run
+from costmodel.stage import Array, PerLayer, StageRates, StageSplit, stage_memory, stage_sum
+
+
+@dataclass(frozen=True, slots=True)
+class PeakMemory:
+    """Bytes on the fullest pipeline rank; the parts sum to `total`."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    activations: Array
+    """Kept for the backward pass."""
+    buffers: Array
+    """The working set of a backward layer or the loss, whichever is larger."""
+    overhead: Array
+    """Fragmentation, context and communicators."""
+    total: Array
+    rank: Array
+    """Which pipeline rank it is."""
+
+
+def peak_by_category(run: Run, rates: StageRates, split: StageSplit) -> PeakMemory:
+    """`stage_memory` of the fullest rank, split by what the bytes are for."""
+    peaks = stage_memory(rates, split)
+    rank = peaks.argmax(axis=-1)
+
+    def fullest(by_rank: Array) -> Array:
+        return np.take_along_axis(np.broadcast_to(by_rank, peaks.shape), rank[..., None], axis=-1)[..., 0]
+
+    parts = states(run)
+    categories = {
+        "weights": fullest(stage_sum(parts.weights, split)),
+        "gradients": fullest(stage_sum(parts.gradients, split)),
+        "optimizer": fullest(stage_sum(parts.optimizer, split)),
+        "activations": fullest(stage_memory(_without_transients(_allocated_only(rates)), split)),
+        "buffers": fullest(stage_memory(_without_kept(_allocated_only(rates)), split)),
+    }
+    total = fullest(peaks)
+    return PeakMemory(**categories, overhead=total - sum(categories.values()), total=total, rank=rank)
+
+
+def _allocated_only(rates: StageRates) -> StageRates:
+    """The rates without states, fragmentation and fixed bytes."""
+    return replace(
+        rates, states=_nothing(rates.states), overhead=0.0, fixed_bytes=np.zeros_like(rates.fixed_bytes)
+    )
+
+
+def _without_transients(rates: StageRates) -> StageRates:
+    return replace(rates, working=np.zeros_like(rates.working), loss=np.zeros_like(rates.loss))
+
+
+def _without_kept(rates: StageRates) -> StageRates:
+    return replace(rates, kept=_nothing(rates.kept), checkpoint=np.zeros_like(rates.checkpoint))
+
+
+def _nothing(quantity: PerLayer) -> PerLayer:
+    return scaled(quantity, 0.0)

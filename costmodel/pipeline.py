@@ -1,0 +1,90 @@
+"""Where layers lie on a pipeline, and how many micro-batches each stage keeps in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.architecture import Architecture
+from costmodel.stage import StageSplit
+
+Ints = NDArray[np.int64]
+
+
+def micro_batches_in_flight(pp: int, vpp: int, num_microbatches: int) -> Ints:
+    """Micro-batches whose activations a rank holds at its peak, by chunk: (pp, vpp).
+
+    1F1B keeps min(m, p - s) on rank s. Interleaved 1F1B runs min(2(p-s-1) + (v-1)p + 1, m*v)
+    chunk forwards before its first backward, p of a chunk, then p of the next one, and so on
+    (Narayanan et al. 2021, section 2.2).
+    """
+    rank = np.arange(pp)
+    if vpp == 1:
+        return np.minimum(num_microbatches, pp - rank)[:, None]
+    warm_up = np.minimum(2 * (pp - rank - 1) + (vpp - 1) * pp + 1, num_microbatches * vpp)
+    rounds, rest = np.divmod(warm_up, pp * vpp)
+    return rounds[:, None] * pp + np.clip(rest[:, None] - np.arange(vpp) * pp, 0, pp)
+
+
+def saturating_microbatches(pp: int, vpp: int) -> int:
+    """The smallest number of micro-batches beyond which more of them need no more memory."""
+    return pp if vpp == 1 else 2 * pp
+
+
+def plain_layers(layers: int, stages: int) -> Ints:
+    """Layers of each virtual stage, as even as can be; the remainder goes to the middle stages.
+
+    The first stage also holds the embedding and the last one the head, so they get the short end.
+    """
+    base, extra = divmod(layers, stages)
+    split = np.full(stages, base)
+    first = (stages - extra) // 2
+    split[first : first + extra] += 1
+    return split
+
+
+def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:
+    """Layers of each kind among `length` layers from `start` on: (..., kinds)."""
+    pattern = np.array(architecture.pattern())
+    prefix = np.stack([np.concatenate([[0], np.cumsum(pattern == kind)]) for kind in architecture.kinds], axis=-1)
+    return prefix[start + length] - prefix[start]
+
+
+def stage_split(
+    architecture: Architecture,
+    pp: int,
+    vpp: int,
+    num_microbatches: int,
+    layers: Sequence[int] | Ints,
+    recomputed: Sequence[int] | Ints | None = None,
+) -> StageSplit:
+    """The split of one run: `layers` and `recomputed` of each of pp*vpp virtual stages.
+
+    Virtual stage i lies on rank i mod p. The first `recomputed` layers of a virtual stage are the
+    ones recomputed (Megatron's block method).
+    """
+    length = np.asarray(layers, dtype=np.int64)
+    again = np.zeros_like(length) if recomputed is None else np.asarray(recomputed, dtype=np.int64)
+    if length.shape != (pp * vpp,) or length.sum() != architecture.layers:
+        raise ValueError(
+            f"{architecture.name} has {architecture.layers} layers on {pp * vpp} virtual stages, got {length.tolist()}"
+        )
+    start = np.cumsum(length) - length
+    by_rank = (vpp, pp, -1)
+    held = kind_counts(architecture, start, length).reshape(by_rank)
+    redone = kind_counts(architecture, start, again).reshape(by_rank)
+    flying = micro_batches_in_flight(pp, vpp, num_microbatches).T[..., None]
+    rank = np.arange(pp)
+    return StageSplit(
+        layers=held.sum(axis=0),
+        recomputed=redone.sum(axis=0),
+        in_flight=((held - redone) * flying).sum(axis=0),
+        in_flight_recomputed=(redone * flying).sum(axis=0),
+        first_in_flight=np.where(rank == 0, flying[0, :, 0], 0),
+        first=(rank == 0).astype(np.int64),
+        last=(rank == pp - 1).astype(np.int64),
+        total_layers=held.sum(axis=(0, 1)),
+        total_recomputed=redone.sum(axis=(0, 1)),
+    )

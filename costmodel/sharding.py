@@ -1,0 +1,92 @@
+"""Data-parallel traffic: gradient reduction and weight gathers over the ranks that share weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.collectives import group_bandwidth
+from costmodel.memory.profile import is_low_precision
+from costmodel.memory.shape import add, scaled
+from costmodel.memory.states import LocalParameters
+from costmodel.run import Column, Run
+from costmodel.stage import Array, PerLayer
+
+ZERO3_GATHERS = 2
+"""Weight gathers a micro-batch under ZeRO-3: forward and backward."""
+
+
+def parameter_bytes(run: Run) -> float:
+    """Bytes a parameter when weights are gathered; FP8 and FP4 recipes may gather quantised weights."""
+    stack = run.stack.data_parallel
+    return stack.low_precision_parameter_bytes if is_low_precision(run.precision) else stack.parameter_bytes
+
+
+def seconds_per_byte(run: Run, ranks: Column, stride: Column) -> Array:
+    """Ring time of a reduce-scatter or all-gather for each byte of the full buffer: (n-1)/n / B."""
+    stack = run.stack.data_parallel
+    rate = group_bandwidth(run, ranks, stride, stack.nvlink_efficiency, stack.nic_efficiency)
+    return (1.0 - 1.0 / np.asarray(ranks, dtype=float)) / rate
+
+
+def one_pass(run: Run, local: LocalParameters) -> PerLayer:
+    """Seconds to move one byte of every local parameter once over its group.
+
+    Dense parameters are shared by dp*cp ranks, every tp-th of the world; routed experts by their
+    replicas, every (ep*etp)-th.
+    """
+    dense = seconds_per_byte(run, run.dp * run.cp, run.tp)
+    experts = seconds_per_byte(run, run.expert_dp, run.ep * run.etp)
+    return add(scaled(add(local.layers, local.vocabulary), dense), scaled(local.experts, experts))
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallelTraffic:
+    """Seconds of collectives before overlap."""
+
+    reduce: PerLayer
+    """A step: gradient reduce-scatter, or the all-reduce of ZeRO-0."""
+    gather: PerLayer
+    """A step: weight all-gather of ZeRO-1 and 2."""
+    micro_batch: PerLayer
+    """A micro-batch: ZeRO-2 reductions, ZeRO-3 gathers and reduction."""
+
+
+def data_parallel_traffic(run: Run, local: LocalParameters) -> DataParallelTraffic:
+    """Traffic by ZeRO stage, with g and w bytes a parameter of gradients and weights.
+
+    ZeRO-0: 2g a step (all-reduce); 1: g + w a step; 2: g a micro-batch, w a step;
+    3: 2w + g a micro-batch. Source: Rajbhandari et al. 2020 (ZeRO), section 7.
+    """
+    stack, zero = run.stack.data_parallel, np.asarray(run.zero)
+    gradient, weight = stack.gradient_bytes, parameter_bytes(run)
+    moved = one_pass(run, local)
+    whole = (zero == 0) | ((zero == 1) & stack.all_reduce)
+    reduce = np.where(whole, 2 * gradient, np.where(zero == 1, gradient, 0.0))
+    gather = np.where((zero == 1) | (zero == 2), weight, 0.0)
+    each = np.where(zero == 2, stack.zero2_reduces * gradient, 0.0)
+    each = np.where(zero == 3, ZERO3_GATHERS * weight + gradient, each)
+    return DataParallelTraffic(scaled(moved, reduce), scaled(moved, gather), scaled(moved, each))
+
+
+def exposed_micro_batch(run: Run, traffic: PerLayer, compute: PerLayer) -> PerLayer:
+    """Seconds a micro-batch of ZeRO-2 and 3 traffic that a layer's compute does not hide.
+
+    max(T - window*compute, floor*T), layer by layer.
+    """
+    stack = run.stack.data_parallel
+
+    def exposed(moved: Array, busy: Array) -> Array:
+        return np.maximum(moved - stack.sharded_window * busy, stack.sharded_floor * moved)
+
+    return PerLayer(
+        exposed(traffic.kinds, compute.kinds),
+        exposed(traffic.first, compute.first),
+        exposed(traffic.last, compute.last),
+    )
+
+
+def latency(run: Run) -> Array:
+    """Seconds a step that starting the group's collectives costs: alpha*log2(dp*cp)."""
+    return run.stack.data_parallel.latency * np.log2(np.maximum(run.dp * run.cp, 1))

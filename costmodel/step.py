@@ -1,0 +1,107 @@
+"""Puts a step together: schedule, data-parallel exposure, optimizer, stragglers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costmodel.flops import flops_6nd
+from costmodel.parameters import active_parameters
+from costmodel.run import Column, Run
+from costmodel.stage import Array, PerLayer, StageRates, StageSplit, stage_sum, stage_time, total_time
+
+
+def pipeline_time(slowest: Column, total: Column, num_microbatches: Column, vpp: Column) -> Column:
+    """Busy and bubble time of 1F1B or interleaved 1F1B from the stage times.
+
+    T = m*max_s t_s + (sum_s t_s - max_s t_s)/v: in the steady state the slowest stage sets the
+    period; filling and draining passes every stage once, 1/v of it with v virtual stages. With
+    equal stages this is (m + (p-1)/v)*t, FORMULAS "pipeline bubble".
+    """
+    return num_microbatches * slowest + (total - slowest) / vpp
+
+
+def data_parallel_exposed(rates: StageRates, split: StageSplit) -> Array:
+    """Data-parallel seconds a step that compute does not hide, per rank.
+
+    Gradients reduce behind the last micro-batch's backward, parameters gather behind the first
+    one's forward: max(T_rs - w_rs*t, f*T_rs) + max(T_ag - w_ag*t, f*T_ag), t = the rank's
+    micro-batch time.
+    """
+    busy = stage_time(rates, split)
+    reduce, gather = stage_sum(rates.reduce, split), stage_sum(rates.gather, split)
+    floor = rates.exposed_floor
+    return np.maximum(reduce - rates.reduce_window * busy, floor * reduce) + np.maximum(
+        gather - rates.gather_window * busy, floor * gather
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one optimizer step; the parts sum to `total`."""
+
+    compute: Array
+    """num_microbatches x the slowest stage."""
+    bubble: Array
+    p2p: Array
+    data_parallel: Array
+    optimizer: Array
+    fixed: Array
+    stragglers: Array
+
+    @property
+    def total(self) -> Array:
+        return (
+            self.compute
+            + self.bubble
+            + self.p2p
+            + self.data_parallel
+            + self.optimizer
+            + self.fixed
+            + self.stragglers
+        )
+
+
+def step_time(rates: StageRates, split: StageSplit, num_microbatches: Column, pp: Column, vpp: Column) -> StepTime:
+    """Time of one step from what its pipeline ranks hold.
+
+    T = (m*max t + (sum t - max t)/v + m*p2p + (p-1)*p2p_fill + max_s(dp_s + opt_s) + fixed) * scale
+    """
+    slowest = stage_time(rates, split).max(axis=-1)
+    exposed = data_parallel_exposed(rates, split)
+    optimizer = stage_sum(rates.optimizer, split)
+    worst = (exposed + optimizer).argmax(axis=-1)[..., None]
+    parts = {
+        "compute": num_microbatches * slowest,
+        "bubble": pipeline_time(slowest, total_time(rates, split), num_microbatches, vpp) - num_microbatches * slowest,
+        "p2p": num_microbatches * rates.p2p_steady + (pp - 1) * rates.p2p_fill,
+        "data_parallel": np.take_along_axis(exposed, worst, axis=-1)[..., 0],
+        "optimizer": np.take_along_axis(optimizer, worst, axis=-1)[..., 0],
+        "fixed": rates.fixed,
+    }
+    stragglers = (rates.scale - 1) * sum(parts.values())
+    return StepTime(**parts, stragglers=stragglers)
+
+
+def assumed_rates(rates: StageRates, run: Run, mfu: float, nominal_parameters: float | None = None) -> StageRates:
+    """Rates under which a step takes what an agreed MFU says, however layers are laid out.
+
+    T = 6*P*tokens / (N * peak * MFU), FORMULAS "MFU, time, GPU count": P the active parameters (or the
+    nominal figure that was agreed on), peak the dense BF16 peak. Memory stays modelled.
+    """
+    parameters = nominal_parameters or active_parameters(run.architecture)
+    seconds = flops_6nd(parameters, run.tokens_per_step) / (run.num_gpus * run.gpu.peak_flops["bf16"] * mfu)
+    nothing = PerLayer(rates.work.kinds * 0.0, rates.work.first * 0.0, rates.work.last * 0.0)
+    return replace(
+        rates,
+        work=nothing,
+        recompute=rates.recompute * 0.0,
+        p2p_steady=rates.p2p_steady * 0.0,
+        p2p_fill=rates.p2p_fill * 0.0,
+        reduce=nothing,
+        gather=nothing,
+        optimizer=nothing,
+        fixed=rates.fixed * 0.0 + seconds,
+        scale=rates.scale * 0.0 + 1.0,
+    )

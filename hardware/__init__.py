@@ -1,0 +1,1 @@
+"""Facts about accelerators, links, networks and prices, each with its source."""

@@ -1,0 +1,91 @@
+"""The choice among candidates as a CP-SAT model: one index, one element constraint a column.
+
+Decisions and predictions are integer variables of the model, tied to the index, so any limit can be
+posted on any of them, each behind its own assumption literal: an infeasible choice names the limits
+that conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+LARGEST = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A limit: `column` <= `value`, known to the user as `name`."""
+
+    name: str
+    column: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    index: int | None
+    conflict: tuple[str, ...] = ()
+    """If nothing can be chosen: limits that no candidate meets together."""
+
+
+def integers(values: Array, unit: float) -> Array:
+    """A float column in whole units, rounded up: what is within a limit in integers is within it."""
+    return np.minimum(np.ceil(np.where(np.isfinite(values), values, LARGEST) / unit), LARGEST).astype(np.int64)
+
+
+def choose(columns: Mapping[str, Array], order: Array, limits: Sequence[AtMost]) -> Choice:
+    """The candidate that comes first in `order` among those within all limits, proven by CP-SAT."""
+    from ortools.sat.python import cp_model
+
+    if not len(order):
+        return Choice(None)
+    model = cp_model.CpModel()
+    index = model.new_int_var(0, len(order) - 1, "candidate")
+    variables = {name: _element(model, index, values, name) for name, values in columns.items()}
+    literals: dict[int, str] = {}
+    for limit in limits:
+        literal = model.new_bool_var(limit.name)
+        model.add(variables[limit.column] <= limit.value).only_enforce_if(literal)
+        model.add_assumption(literal)
+        literals[literal.index] = limit.name
+    model.minimize(_element(model, index, order, "order"))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        core = solver.sufficient_assumptions_for_infeasibility()
+        return Choice(None, _minimal(columns, limits, [literals[i] for i in core]))
+    if status != cp_model.OPTIMAL:
+        raise RuntimeError(f"choice among {len(order)} candidates ended {solver.status_name(status)}")
+    return Choice(int(solver.value(index)))
+
+
+def _element(model: Any, index: Any, values: Array, name: str) -> Any:
+    variable = model.new_int_var(int(values.min()), int(values.max()), name)
+    model.add_element(index, values.tolist(), variable)
+    return variable
+
+
+def _minimal(columns: Mapping[str, Array], limits: Sequence[AtMost], core: list[str]) -> tuple[str, ...]:
+    """Drops limits from a core while the rest still excludes every candidate."""
+    by_name = {limit.name: limit for limit in limits}
+    names = core or list(by_name)
+
+    def excludes(kept: list[str]) -> bool:
+        within = np.ones(len(next(iter(columns.values()))), dtype=bool)
+        for name in kept:
+            within &= columns[by_name[name].column] <= by_name[name].value
+        return not within.any()
+
+    for name in list(names):
+        rest = [other for other in names if other != name]
+        if excludes(rest):
+            names = rest
+    return tuple(names)

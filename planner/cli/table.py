@@ -1,0 +1,161 @@
+"""A solution as tables for people: the plan, its time, its limits, why, and what else there was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.cli.words import (
+    amount,
+    batch_words,
+    decisions_line,
+    dollars,
+    seconds,
+    share,
+    stages_line,
+    status_line,
+)
+from planner.solution import Conflict, Plan, Proof, RunnerUp, Slack, Solution
+
+INDENT = (0, 0, 0, 2)
+
+
+def solution_table(solution: Solution) -> RenderableType:
+    """Everything a reader of the terminal needs, from the answer down to how it was found."""
+    name = str(solution.problem.get("name", "problem"))
+    parts: list[RenderableType] = [Text(f"{name}: {status_line(solution)}", style="bold")]
+    if solution.plans:
+        seq_len = _seq_len(solution)
+        best = solution.plans[0]
+        parts += [_section("Plan", plan_facts(best, seq_len))]
+        parts += [_section("Step time", breakdown(best))]
+        parts += [_section("Limits", limits(best.slack))] if best.slack else []
+        parts += [_section("Why", sentences(reason.text for reason in best.reasons))] if best.reasons else []
+    if solution.conflict:
+        parts.append(_section("Limits that cannot hold together", conflict_facts(solution.conflict)))
+    if len(solution.plans) > 1:
+        parts.append(_section("Other plans", sentences(map(one_line, solution.plans[1:]))))
+    if solution.runner_ups:
+        parts.append(_section("Other GPUs", runner_ups(solution.runner_ups)))
+    if solution.notes:
+        parts.append(_section("Notes", sentences(solution.notes)))
+    return Group(*parts, _section("Proof", proof_line(solution.proof)))
+
+
+def _seq_len(solution: Solution) -> int | None:
+    training = solution.problem.get("training")
+    value = training.get("seq_len") if isinstance(training, dict) else None
+    return value if isinstance(value, int) else None
+
+
+def _section(title: str, body: RenderableType) -> RenderableType:
+    return Group(Text(), Text(title, style="bold cyan"), Padding(body, INDENT))
+
+
+def _grid(rows: Iterable[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for label, text in rows:
+        grid.add_row(label, text)
+    return grid
+
+
+def sentences(texts: Iterable[str]) -> Table:
+    """A list, one sentence or more an entry."""
+    return _grid(("-", text) for text in texts)
+
+
+def plan_facts(plan: Plan, seq_len: int | None) -> Table:
+    """What to launch and what it will do."""
+    decisions, estimate = plan.decisions, plan.estimate
+    between = estimate.interval_80_days
+    sure = f" (80 % sure: {between[0]:.1f} to {between[1]:.1f})" if between else ""
+    memory = plan.slack.get("memory")
+    room = f" of {memory.limit:.1f} GiB allowed" if memory else ""
+    parts = estimate.memory_gib.model_dump(exclude={"total"})
+    of = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value > 0)
+    return _grid(
+        (
+            (
+                "GPUs",
+                f"{decisions.num_gpus} x {decisions.gpu} in {decisions.nodes} {_nodes(decisions.nodes)}",
+            ),
+            ("layout", decisions_line(decisions)),
+            ("stages", stages_line(decisions)),
+            ("batch", batch_words(decisions, seq_len)),
+            ("time", f"{estimate.days:.1f} days{sure}, {seconds(estimate.step_time_s)} a step"),
+            ("cost", dollars(estimate.dollars)),
+            ("MFU", f"{share(estimate.mfu)} (HFU {share(estimate.hfu)})"),
+            ("throughput", f"{estimate.tokens_per_s_per_gpu:,.0f} tokens/s a GPU"),
+            (
+                "memory",
+                f"{estimate.memory_gib.total:.1f} GiB{room} on the fullest stage" + (f": {of}" if of else ""),
+            ),
+        )
+    )
+
+
+def _nodes(number: int) -> str:
+    return "node" if number == 1 else "nodes"
+
+
+def breakdown(plan: Plan) -> Table:
+    """Parts of a step, largest first, with their share."""
+    total = plan.estimate.step_time_s
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for name, part in sorted(plan.estimate.breakdown_s.items(), key=lambda item: -item[1]):
+        table.add_row(name.replace("_", " "), seconds(part), share(part / total if total else 0.0))
+    table.add_row("step", seconds(total), share(1.0), style="bold")
+    return table
+
+
+def limits(slack: dict[str, Slack]) -> Table:
+    """Each limit, what the plan uses of it and what is left."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("limit", overflow="fold")
+    for heading in ("allowed", "used", "left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, each in slack.items():
+        row = [amount(value, each.unit) for value in (each.limit, each.used, each.left)]
+        table.add_row(name.replace("_", " "), *row)
+    return table
+
+
+def one_line(plan: Plan) -> str:
+    """A plan in a line."""
+    decisions, estimate = plan.decisions, plan.estimate
+    head = f"{decisions.num_gpus} x {decisions.gpu}, {decisions_line(decisions)}"
+    return f"{head}: {estimate.days:.1f} days, {dollars(estimate.dollars)}, MFU {share(estimate.mfu)}"
+
+
+def runner_ups(others: Iterable[RunnerUp]) -> Table:
+    """The best plan of each other GPU type, or why there is none."""
+    return _grid(
+        (other.gpu, "\n".join(filter(None, (one_line(other.plan) if other.plan else "", other.text))))
+        for other in others
+    )
+
+
+def conflict_facts(conflict: Conflict) -> Table:
+    """The limits in conflict, and how far each would have to move by itself."""
+    moves = [(move.limit.replace("_", " "), move.text) for move in conflict.relaxations]
+    return _grid([("in conflict", ", ".join(conflict.limits)), *moves])
+
+
+def proof_line(proof: Proof) -> Text:
+    """How much was looked at."""
+    text = (
+        f"{proof.lattice:,} combinations, {proof.valid:,} valid, {proof.feasible:,} within the limits; "
+        f"{proof.screened:,} screened, {proof.bounded:,} bounded away, {proof.solved:,} solved exactly; "
+        f"gap {proof.gap * 100:.2f} %; {proof.seconds:.1f} s"
+    )
+    rejected = [f"{count:,} by {name.replace('_', ' ')}" for name, count in proof.rejected.items() if count]
+    return Text(text + (f"; ruled out: {', '.join(rejected)}" if rejected else ""))

@@ -1,0 +1,97 @@
+"""What makes a plan acceptable and what makes it better: limits and objective."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import (
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from planner import units
+from planner.errors import Refused, nearest, shown
+from planner.quantities import Dollars, Duration, Fraction, Number, Strict, ValueOfTime
+
+Goal = Literal["cost", "time"]
+
+
+class Limits(Strict):
+    """What a plan must keep to. A limit that is left out does not bind."""
+
+    deadline: Duration | None = None
+    """The run ends within this time."""
+    budget: Dollars | None = None
+    """The run costs at most this much."""
+    memory_headroom: Fraction = 0.05
+    """Share of each GPU's memory that no plan may touch."""
+
+
+class Objective(Strict):
+    """`cost`, `time`, `[cost, time]` (the second breaks ties of the first), or weights."""
+
+    goals: tuple[Goal, ...] = ("cost",)
+    """What is minimised, most important first; both where they are weighted."""
+    cost_weight: Number = 1.0
+    """With a value of time: dollars count this much."""
+    value_of_time: ValueOfTime | None = None
+    """USD a second that an earlier end is worth; given, cost and time are added up in dollars."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled(cls, data: Any) -> Any:
+        accepted = "cost, time, [cost, time], or weights such as {cost: 1, time: 20k USD/day}"
+        if isinstance(data, dict):
+            return _weights(data)
+        goals = data if isinstance(data, (list, tuple)) else [data]
+        for goal in goals:
+            if goal not in ("cost", "time"):
+                raise Refused(f"found {shown(goal)}", accepted, nearest(goal, ("cost", "time")))
+        if not goals or len(set(goals)) < len(goals):
+            raise Refused("each goal has to be there once", accepted)
+        return {"goals": tuple(goals)}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """As it is spelled in a file."""
+        goal = {"enum": ["cost", "time"]}
+        weights = {"cost": {"type": "number"}, "time": {"type": "string", "examples": ["20k USD/day"]}}
+        closed = {
+            "type": "object",
+            "properties": weights,
+            "required": ["time"],
+            "additionalProperties": False,
+        }
+        return {"anyOf": [goal, {"type": "array", "items": goal}, closed], "description": cls.__doc__}
+
+    @property
+    def weighted(self) -> bool:
+        return self.value_of_time is not None
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> Any:
+        if self.value_of_time is not None:
+            whole = handler(self)
+            return {"cost": self.cost_weight, "time": whole["value_of_time"]}
+        return self.goals[0] if len(self.goals) == 1 else list(self.goals)
+
+
+def _weights(data: dict[str, Any]) -> dict[str, Any]:
+    """`{cost: 1, time: 20k USD/day}` in field names."""
+    for key in data:
+        if key not in ("cost", "time"):
+            raise Refused("unknown key", "cost, time", nearest(key, ("cost", "time")), where=(str(key),))
+    if "time" not in data:
+        raise Refused("weights without a value of time", "{cost: 1, time: 20k USD/day}", "", ("time",))
+    read = {"goals": ("cost", "time")}
+    for key, name, parse in (
+        ("time", "value_of_time", units.value_of_time),
+        ("cost", "cost_weight", units.plain),
+    ):
+        try:
+            read |= {name: parse(data[key])} if key in data else {}  # pyright: ignore[reportOperatorIssue]
+        except Refused as refused:
+            raise refused.below(key) from None
+    return {**read, "value_of_time": f"{read['value_of_time']!r} USD/s"}

@@ -1,0 +1,210 @@
+"""The problem file: what is to be trained, on what, within which limits.
+
+`load_problem` reads one from YAML; after that it is frozen, and every number is SI (seconds, bytes,
+dollars; prices in USD per GPU-hour).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import WithJsonSchema
+
+from planner import overrides as settings
+from planner.complaints import invalid_input
+from planner.errors import InvalidInput, Refused, shown
+from planner.model import Model
+from planner.narrowing import Search, one_of
+from planner.objective import Limits, Objective
+from planner.pool import Pool
+from planner.quantities import Duration, Range, SequenceLength, Strict, Tokens, batch_range
+from planner.units import fraction
+from planner.yaml_file import read_mapping
+
+HIGH_MFU = 0.7
+"""Above this no published large run has been; a figure there is more likely a slip."""
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
+        raise Refused(f"found {shown(value)}", "a name, as text")
+    return str(value)
+
+
+def _pools(value: Any) -> Any:
+    """One pool may be written without the list."""
+    pools = [value] if isinstance(value, dict) else value
+    if not isinstance(pools, (list, tuple)) or not pools:
+        raise Refused(
+            f"found {shown(value)}" if value else "found no pool", "a list of pools: [{gpu, nodes, price}]"
+        )
+    return tuple(pools)
+
+
+def _mfu(value: Any) -> Any:
+    return None if value is None else fraction(value)
+
+
+BATCH_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {"min": {"type": "string"}, "max": {"type": "string"}},
+            "required": ["min", "max"],
+        },
+    ],
+    "examples": ["4Mi tokens", "640 sequences", {"min": "2M tokens", "max": "6M tokens"}],
+}
+Batch = Annotated[
+    Range[int],
+    PlainSerializer(lambda r: {"min": f"{r.min} sequences", "max": f"{r.max} sequences"}),
+    WithJsonSchema(BATCH_SCHEMA),
+]
+
+
+class Training(Strict):
+    """What one run of training is."""
+
+    tokens: Tokens
+    """Tokens the model sees: 3T."""
+    seq_len: SequenceLength
+    """Tokens in a sequence: 4096."""
+    global_batch: Batch
+    """Batch of an optimizer step, one value or `{min, max}`, in tokens or sequences; kept as sequences."""
+    precision: Annotated[Literal["bf16", "fp8"], BeforeValidator(one_of(("bf16", "fp8")))] = "bf16"
+    """Of the matrix products; fp8 only where the GPU has it."""
+    optimizer: Annotated[Literal["adamw"], BeforeValidator(one_of(("adamw",)))] = "adamw"
+    """AdamW with FP32 master weights and moments."""
+
+    @field_validator("global_batch", mode="before")
+    @classmethod
+    def _in_sequences(cls, value: Any, info: ValidationInfo) -> Any:
+        return batch_range(value, info.data.get("seq_len", 1))
+
+    @model_validator(mode="after")
+    def _one_step_at_least(self) -> Training:
+        if self.tokens < self.global_batch.min * self.seq_len:
+            found = f"{self.tokens} tokens are less than one batch of {self.global_batch.min} sequences"
+            raise Refused(found, "more tokens or a smaller batch", "", ("tokens",))
+        return self
+
+
+class Problem(Strict):
+    """A training job to be planned."""
+
+    name: Annotated[str, BeforeValidator(_name)] = "unnamed"
+    """What reports and files are called by; the file's name unless given."""
+    model: Model
+    """A model card (`llama-2-70b`), `{base: card, ...changes}`, or an architecture written out."""
+    training: Training
+    """Tokens, sequence length, batch, precision."""
+    hardware: Annotated[tuple[Pool, ...], BeforeValidator(_pools)]
+    """Pools of GPUs; a plan uses one of them."""
+    limits: Limits = Limits()
+    """Deadline, budget, memory headroom."""
+    objective: Objective = Objective.model_validate("cost")
+    """cost, time, [cost, time], or {cost: 1, time: 20k USD/day}."""
+    assume_mfu: Annotated[float | None, BeforeValidator(_mfu)] = Field(default=None)
+    """Skip the cost model for time: t = 6*P*D / (GPUs * peak * MFU), as in planning on paper."""
+    search: Search = Search()
+    """Allowed values of decisions; what is left out is free."""
+    scenarios: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Named overrides by dotted path: {h20_cheap: {hardware.1.price: 0.50 USD/gpu-hour}}."""
+    time_limit: Duration | None = None
+    """How long the search may take."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Problem:
+        if self.assume_mfu == 0:
+            raise Refused("found 0", "a model FLOPs utilisation above 0, such as 0.4", "", ("assume_mfu",))
+        if not any(self.training.precision in pool.accelerator.peak_flops for pool in self.hardware):
+            names = ", ".join(pool.accelerator.name for pool in self.hardware)
+            found = f"{self.training.precision} is not among the precisions of {names}"
+            raise Refused(found, "a precision that one of the pools has", "", ("training", "precision"))
+        return self
+
+    def as_written(self) -> dict[str, Any]:
+        """Plain data in the spelling of the problem file; reading it gives the same problem."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    @property
+    def problem_hash(self) -> str:
+        """SHA-256 over every field and every fact it resolves to, however the file spelled them."""
+        resolved = {
+            "problem": self.model_dump(mode="json", exclude={"name", "scenarios", "time_limit"}),
+            "architecture": self.model.architecture.model_dump(mode="json"),
+            "accelerators": [pool.accelerator.model_dump(mode="json") for pool in self.hardware],
+        }
+        return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the file left open or made remarkable, a sentence each."""
+        notes = [
+            f"{pool.accelerator.name} is priced at {pool.price:.2f} USD/gpu-hour, typical of reserved GPUs."
+            for pool in self.hardware
+            if pool.assumed_price
+        ]
+        if self.assume_mfu is not None:
+            notes.append(
+                f"Time follows from an assumed MFU of {self.assume_mfu:.1%}, not from the cost model."
+            )
+            if self.assume_mfu > HIGH_MFU:
+                notes.append(f"An MFU above {HIGH_MFU:.0%} is more than published large runs reach.")
+        return tuple(notes)
+
+
+def parse_problem(
+    data: dict[str, Any],
+    overrides: Sequence[tuple[str, Any]] = (),
+    *,
+    file: str = "problem",
+    folder: Path = Path(),
+) -> Problem:
+    """A problem from plain data; each scenario is read too, so that its typos show now.
+
+    Raises `InvalidInput`.
+    """
+    changed = settings.apply(data, overrides)
+    read = partial(_validated, folder=folder)
+    problem = read(changed, file=file, overrides=[key for key, _ in overrides])
+    for name, changes in problem.scenarios.items():
+        source = f"{file}: scenarios.{name}"
+        scenario = settings.apply(changed | {"scenarios": {}}, changes.items(), source=source)
+        read(scenario, file=source, overrides=())
+    return problem
+
+
+def _validated(data: dict[str, Any], *, file: str, overrides: Sequence[str], folder: Path) -> Problem:
+    try:
+        return Problem.model_validate(data, context={"folder": folder})
+    except ValidationError as error:
+        raise invalid_input(error, file, overrides) from None
+
+
+def load_problem(path: str | Path, overrides: Sequence[tuple[str, Any]] = ()) -> Problem:
+    """The problem in a YAML file, with overrides such as `("hardware.1.price", "0.5 USD/gpu-hour")`.
+
+    Raises `InvalidInput`.
+    """
+    path = Path(path)
+    data = {"name": path.stem} | read_mapping(path)
+    return parse_problem(data, overrides, file=str(path), folder=path.parent)
+
+
+__all__ = ["InvalidInput", "Problem", "Training", "load_problem", "parse_problem"]

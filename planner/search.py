@@ -1,0 +1,371 @@
+"""Branch and bound over candidates: the best plan, and the proof that none is better.
+
+Groups are bounded, and those that could win are expanded to rows, best first; rows are bounded
+(quick, then with memory); CP-SAT chooses the row with the best bound among those
+that could still win, its stages are assigned exactly by CP-SAT, and the choice is repeated until
+what it picks is exact. Rows that stand for several numbers of micro-batches are split when memory
+may favour fewer of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.pipeline import plain_layers, stage_split
+from costmodel.stage import stage_memory
+from costmodel.step import step_time
+from planner import economics
+from planner.bound import capacity_bound
+from planner.choose import AtMost, choose, integers
+from planner.evaluate import (
+    Estimates,
+    evaluate,
+    gather,
+    gpu_seconds_per_token,
+    group_bounds,
+    layer_totals,
+    next_fewer_microbatches,
+    rates_of,
+    run_of_candidates,
+)
+from planner.instance import Instance, Limits, Term
+from planner.space import Candidates, Groups, expand, groups, layer_keys
+from planner.stages import StagePlan, StageProblem, solve_stages
+
+Array = NDArray[Any]
+Mask = Callable[[Groups], Array]
+CHOICE = 1024
+"""Rows the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
+FIRST_EXPANSION = 256
+"""Groups that are expanded first; each further batch is four times as large."""
+TIGHTEN = 8192
+"""Rows whose bound is tightened at once, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A candidate with its stages assigned."""
+
+    row: Candidates
+    """One row; m_low = m_high = its number of micro-batches."""
+    stages: StagePlan
+    step: float
+    memory: float
+    """Bytes of the fullest rank."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (*(int(getattr(self.row, n)[0]) for n in Candidates.__dataclass_fields__), self.stages)
+
+
+@dataclass(slots=True)
+class Table:
+    """Candidates of an instance with their estimates, written down as far as the search has looked."""
+
+    instance: Instance
+    groups: Groups
+    group_bound: Array
+    """Seconds of a step at m_high."""
+    expanded: Array
+    rows: Candidates = field(default_factory=Candidates.empty)
+    estimates: Estimates = field(default_factory=Estimates.empty)
+    tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
+    """Whether a row's bound already knows memory."""
+    exact: dict[tuple[int, frozenset[str]], Plan | None] = field(default_factory=dict)
+    """Solved rows by recompute modes; None where no assignment fits."""
+
+    @classmethod
+    def of(cls, instance: Instance, limits: Limits) -> Table:
+        """All groups that could meet deadline and budget: the others cannot, however they are staged."""
+        parts = [Groups.empty()]
+        for pool in instance.pools:
+            keys = layer_keys(instance, pool)
+            least = instance.tokens * gpu_seconds_per_token(instance, keys) * (1 - 1e-12)
+            at_least = np.ones(len(keys), dtype=np.int64)
+            affordable = np.ones(len(keys), dtype=bool)
+            if limits.deadline is not None:
+                at_least = np.ceil(least / limits.deadline).astype(np.int64)
+            if limits.budget is not None:
+                affordable = least / 3600 * pool.price <= limits.budget
+            parts.append(groups(instance, keys.take(affordable), at_least[affordable]))
+        rows = Groups.concatenate(parts)
+        return cls(instance, rows, group_bounds(instance, rows), np.zeros(len(rows), dtype=bool))
+
+    def expand(self, index: Array) -> None:
+        """Writes down the candidates of groups that are not written down yet."""
+        index = index[~self.expanded[index]]
+        self.expanded[index] = True
+        self.add(expand(self.instance, self.groups.take(index)))
+
+    def add(self, rows: Candidates) -> Array:
+        """Appends rows and returns their indices."""
+        start = len(self.rows)
+        self.rows = Candidates.concatenate([self.rows, rows])
+        self.estimates = Estimates.concatenate([self.estimates, evaluate(self.instance, rows)])
+        self.tight = np.concatenate([self.tight, np.zeros(len(rows), dtype=bool)])
+        return np.arange(start, len(self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is best, and what must hold."""
+
+    objective: tuple[tuple[Term, float], ...]
+    lexicographic: bool
+    limits: Limits
+    modes: frozenset[str] = frozenset({"none", "selective", "full"})
+    """Recompute modes that count."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """What it took: the raw material of the proof."""
+
+    groups: int = 0
+    """Groups whose bound met deadline and budget."""
+    groups_screened: int = 0
+    """Of these, groups that an achieved plan beats."""
+    screened: int = 0
+    """Rows that an achieved plain split beats."""
+    bounded: int = 0
+    """Rows that no assignment fits, or that the bound which knows memory excludes."""
+    solved: int = 0
+    """Stage assignments solved by CP-SAT."""
+
+
+def memory_limit(instance: Instance, rows: Candidates, limits: Limits) -> Array:
+    return np.array([pool.memory_limit(limits.memory_headroom) for pool in instance.pools])[rows.pool]
+
+
+def plain_steps(table: Table, goal: Goal, index: Array) -> tuple[Array, Array]:
+    """Best plain step of each row that fits, and whether it recomputes: inf where neither fits."""
+    rows, of = table.rows.take(index), table.estimates.take(index)
+    limit = memory_limit(table.instance, rows, goal.limits)
+    base = "none" in goal.modes
+    free = np.where(rows.selective == 1, "selective" in goal.modes, base)
+    none = np.where(free & (of.plain_memory <= limit), of.plain, np.inf)
+    full = np.where(("full" in goal.modes) & (of.recomputed_memory <= limit), of.recomputed, np.inf)
+    return np.minimum(none, full), full < none
+
+
+def sort_keys(table: Table, goal: Goal, rows: Groups, step: Array) -> tuple[Array, ...]:
+    seconds = economics.run_seconds(table.instance, rows, step)
+    cost = economics.run_dollars(table.instance, rows, seconds)
+    return economics.keys(goal.objective, goal.lexicographic, rows, seconds, cost)
+
+
+def meets(table: Table, goal: Goal, rows: Groups, step: Array) -> Array:
+    seconds = economics.run_seconds(table.instance, rows, step)
+    return economics.within(goal.limits, seconds, economics.run_dollars(table.instance, rows, seconds))
+
+
+def best(table: Table, goal: Goal, mask: Mask | None = None, effort: Effort | None = None) -> Plan | None:
+    """The best plan among what `mask` lets through, or None if none is within the limits."""
+    effort = effort if effort is not None else Effort()
+    expand_what_could_win(table, goal, mask, effort)
+    index = countable(table, goal, table.rows, mask)
+    index = index[meets(table, goal, table.rows.take(index), table.estimates.bound[index])]
+    before = len(index)
+    incumbent = best_plain(table, goal, index)
+    if incumbent is not None:
+        index = index[no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], incumbent)]
+    effort.screened += before - len(index)
+    return resolve(table, goal, index, effort)
+
+
+def countable(table: Table, goal: Goal, rows: Groups, mask: Mask | None) -> Array:
+    """Indices of rows that the mask lets through and whose recompute mode counts."""
+    counts = np.where(rows.selective == 1, "selective" in goal.modes, bool(goal.modes & {"none", "full"}))
+    return np.flatnonzero(counts if mask is None else counts & mask(rows))
+
+
+def expand_what_could_win(table: Table, goal: Goal, mask: Mask | None, effort: Effort) -> None:
+    """Expands groups best first until the best achieved plan beats the bounds of all that are left."""
+    index = countable(table, goal, table.groups, mask)
+    index = index[meets(table, goal, table.groups.take(index), table.group_bound[index])]
+    effort.groups += len(index)
+    order = np.lexsort(sort_keys(table, goal, table.groups.take(index), table.group_bound[index])[::-1])
+    index = index[order]
+    batch = FIRST_EXPANSION
+    while len(index):
+        table.expand(index[:batch])
+        index, batch = index[batch:], 4 * batch
+        incumbent = best_plain(table, goal, countable(table, goal, table.rows, mask))
+        if incumbent is not None:
+            left = no_worse(table, goal, table.groups.take(index), table.group_bound[index], incumbent)
+            effort.groups_screened += int((~left).sum())
+            index = index[left]
+
+
+def best_plain(table: Table, goal: Goal, index: Array) -> tuple[Candidates, float] | None:
+    """The best row that fits with the plain split, and its step."""
+    steps = plain_steps(table, goal, index)[0]
+    ready = meets(table, goal, table.rows.take(index), steps)
+    index, steps = index[ready], steps[ready]
+    if not len(index):
+        return None
+    first = np.lexsort(sort_keys(table, goal, table.rows.take(index), steps)[::-1])[0]
+    return table.rows.take(index[[first]]), float(steps[first])
+
+
+def no_worse(table: Table, goal: Goal, rows: Groups, bound: Array, incumbent: tuple[Groups, float]) -> Array:
+    """Which rows have a bound that is no worse than an achieved step."""
+    achieved = sort_keys(table, goal, incumbent[0], np.array([incumbent[1]]))
+    bounds = sort_keys(table, goal, rows, bound)
+    position = economics.ranks(tuple(np.concatenate([a, b]) for a, b in zip(achieved, bounds, strict=True)))
+    return position[1:] <= position[0]
+
+
+def resolve(table: Table, goal: Goal, index: Array, effort: Effort) -> Plan | None:
+    """Choose and solve until the choice is exact. `index`: rows that may hold the best plan."""
+    plans: dict[int, Plan] = {}
+    open_rows = index
+    while True:
+        open_rows = tighten(table, goal, open_rows, plans, effort)
+        step = np.array([plans[i].step if i in plans else table.estimates.bound[i] for i in open_rows])
+        if not len(open_rows):
+            return None
+        order = economics.ranks(sort_keys(table, goal, table.rows.take(open_rows), step))
+        # An exact row goes before bounds that only equal it.
+        order = order * 2 + np.array([i not in plans for i in open_rows])
+        head = np.argsort(order, kind="stable")[:CHOICE]
+        chosen = pick(table, goal, open_rows[head], step[head], order[head])
+        if chosen is None:
+            return None
+        if chosen in plans:
+            return plans[chosen]
+        plan = solve_row(table, goal, chosen, effort)
+        more = children(table, goal, chosen, plan)
+        open_rows = np.concatenate([open_rows, more])
+        if plan is not None and meets(table, goal, plan.row, np.array([plan.step]))[0]:
+            plans[chosen] = plan
+        else:
+            open_rows = open_rows[open_rows != chosen]
+
+
+def tighten(table: Table, goal: Goal, index: Array, plans: dict[int, Plan], effort: Effort) -> Array:
+    """Rows that may still win, with bounds that know memory for as many as it takes to be sure."""
+    for i, plan in plans.items():
+        keep = no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], (plan.row, plan.step))
+        index = index[keep | (index == i)]
+    while True:
+        loose = index[~table.tight[index]]
+        if not len(loose):
+            break
+        order = np.lexsort(sort_keys(table, goal, table.rows.take(index), table.estimates.bound[index])[::-1])
+        head = index[order[:TIGHTEN]]
+        head = head[~table.tight[head]]
+        if not len(head):
+            break
+        table.estimates.bound[head] = np.maximum(table.estimates.bound[head], memory_bound(table, goal, head))
+        table.tight[head] = True
+        alive = meets(table, goal, table.rows.take(index), table.estimates.bound[index])
+        effort.bounded += int((~alive).sum())
+        index = index[alive]
+    return index
+
+
+def memory_bound(table: Table, goal: Goal, index: Array) -> Array:
+    """bound.capacity_bound of rows, grouped by what it takes to be vectorised."""
+    instance, rows = table.instance, table.rows.take(index)
+    bound = np.empty(len(index))
+    group = np.stack([rows.pool, rows.selective, rows.pp, rows.vpp], axis=1)
+    layers = layer_totals(instance.architecture)
+    kinds, key = np.unique(group, axis=0, return_inverse=True)
+    for i, (pool, selective, pp, vpp) in enumerate(kinds):
+        at = np.flatnonzero(key == i)
+        of = rows.take(at)
+        rates = rates_of(instance, run_of_candidates(instance, int(pool), int(selective), of))
+        limit = instance.pools[pool].memory_limit(goal.limits.memory_headroom)
+        bound[at] = capacity_bound(rates, layers, int(pp), int(vpp), of.m_high, of.m_low, limit)
+    return bound
+
+
+def pick(table: Table, goal: Goal, index: Array, step: Array, order: Array) -> int | None:
+    """The row that CP-SAT chooses, every decision and prediction a variable of its model."""
+    rows = table.rows.take(index)
+    seconds = economics.run_seconds(table.instance, rows, step)
+    cost = economics.run_dollars(table.instance, rows, seconds)
+    columns = {name: getattr(rows, name) for name in ("pool", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")}
+    columns |= {"seconds": integers(seconds, 1.0), "dollars": integers(cost, 1.0), "num_gpus": rows.num_gpus}
+    limits = []
+    if goal.limits.deadline is not None:
+        limits.append(AtMost("deadline", "seconds", int(np.ceil(goal.limits.deadline))))
+    if goal.limits.budget is not None:
+        limits.append(AtMost("budget", "dollars", int(np.ceil(goal.limits.budget))))
+    choice = choose(columns, order, limits)
+    return None if choice.index is None else int(index[choice.index])
+
+
+def solve_row(table: Table, goal: Goal, index: int, effort: Effort) -> Plan | None:
+    """The row's exact plan at its largest number of micro-batches."""
+    key = (index, goal.modes)
+    if key not in table.exact:
+        table.exact[key] = _solved(table, goal, index, effort)
+    return table.exact[key]
+
+
+def _solved(table: Table, goal: Goal, index: int, effort: Effort) -> Plan | None:
+    instance = table.instance
+    row = replace(table.rows.take(slice(index, index + 1)))
+    row = replace(row, m_low=row.m_high)
+    pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
+    plain, recomputes = plain_steps(table, goal, np.array([index]))
+    if plain[0] <= table.estimates.bound[index] * (1 + 1e-9):
+        layers = tuple(int(n) for n in plain_layers(instance.architecture.layers, pp * vpp))
+        return priced(instance, row, StagePlan(layers, layers if recomputes[0] else (0,) * len(layers)))
+    of_selective = bool(row.selective[0])
+    problem = StageProblem(
+        architecture=instance.architecture,
+        rates=scalar_rates(instance, row),
+        pp=pp,
+        vpp=vpp,
+        num_microbatches=m,
+        memory_limit=instance.pools[int(row.pool[0])].memory_limit(goal.limits.memory_headroom),
+        recompute="none" if of_selective else recompute_of(goal.modes),
+        uniform=not instance.per_stage_recompute,
+    )
+    effort.solved += 1
+    stages = solve_stages(problem)
+    return None if stages is None else priced(instance, row, stages)
+
+
+def recompute_of(modes: frozenset[str]) -> str:
+    """How many layers may be recomputed: none, some or all."""
+    if "full" not in modes:
+        return "none"
+    return "some" if "none" in modes else "all"
+
+
+def scalar_rates(instance: Instance, row: Candidates) -> Any:
+    """Rates of one row, without the row axis."""
+    rates = rates_of(instance, run_of_candidates(instance, int(row.pool[0]), int(row.selective[0]), row))
+    return gather(rates, np.array(0))
+
+
+def priced(instance: Instance, row: Candidates, stages: StagePlan) -> Plan:
+    """The plan with its step and memory from the cost model."""
+    pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
+    rates = scalar_rates(instance, row)
+    split = stage_split(instance.architecture, pp, vpp, m, stages.layers, stages.recomputed)
+    step = float(step_time(rates, split, m, pp, vpp).total)
+    return Plan(row, stages, step, float(stage_memory(rates, split).max()))
+
+
+def children(table: Table, goal: Goal, index: int, plan: Plan | None) -> Array:
+    """Rows for fewer micro-batches, where those may be better because they need less memory."""
+    row = table.rows.take(slice(index, index + 1))
+    # Without recompute the largest number of micro-batches is the best one.
+    if plan is not None and not any(plan.stages.recomputed):
+        return np.empty(0, dtype=np.int64)
+    fewer = next_fewer_microbatches(int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0]))
+    if fewer < row.m_low[0]:
+        return np.empty(0, dtype=np.int64)
+    # The row itself now stands for its largest number only.
+    table.rows.m_low[index] = row.m_high[0]
+    return table.add(replace(row, m_low=row.m_low.copy(), m_high=np.full(1, fewer)))
