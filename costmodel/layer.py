@@ -57,9 +57,10 @@ class LayerCost:
         parts = (self.gemm, self.attention, self.elementwise, self.host, self.tp, self.cp, self.ep)
         return sum(parts, self.selective)
 
-    def take(self, index: NDArray[np.int64] | slice | int) -> LayerCost:
+    def take(self, index: NDArray[np.int64] | int) -> LayerCost:
         """The costs of the rows of `index`."""
-        return replace(self, **{f.name: getattr(self, f.name)[index] for f in fields(self)})
+        # np.take is many times faster than [] on rows of several kinds.
+        return replace(self, **{f.name: np.take(getattr(self, f.name), index, axis=0) for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)

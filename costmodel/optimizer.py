@@ -14,12 +14,13 @@ from costmodel.stage import PerLayer
 def optimizer_time(run: Run, local: LocalParameters) -> PerLayer:
     """Seconds a step: t = P_loc*(sharded_bytes/z + local_bytes)/HBM.
 
-    z = dp*cp for dense parameters and the expert replicas for experts, 1 without ZeRO.
+    z = the ranks that share the states (all of dp*cp unless sharding is hybrid), for experts their own
+    replicas; 1 without ZeRO.
     """
     stack, rate = run.stack.optimizer, memory_rate(run)
     sharded = np.greater_equal(run.zero, 1)
-    dense = stack.sharded_bytes / np.where(sharded, run.dp * run.cp, 1) + stack.local_bytes
-    experts = stack.sharded_bytes / np.where(sharded, run.expert_dp, 1) + stack.local_bytes
+    dense = stack.sharded_bytes / np.where(sharded, run.state_shards, 1) + stack.local_bytes
+    experts = stack.sharded_bytes / np.where(sharded, run.expert_shards, 1) + stack.local_bytes
     return add(
         scaled(add(local.layers, local.vocabulary), dense / rate), scaled(local.experts, experts / rate)
     )

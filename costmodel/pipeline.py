@@ -45,6 +45,16 @@ def plain_layers(layers: int, stages: int) -> Ints:
     return split
 
 
+def chunk_range(layers: int, stages: int) -> tuple[int, int, int]:
+    """Fewest layers at an end, fewest and most in the middle, of an interleaved virtual stage.
+
+    Virtual stages hold floor(L/S) layers or one more; the first and the last may hold one fewer, for
+    the embedding and the head (126 layers on 64 virtual stages: 1, 62 x 2, 1).
+    """
+    base = layers // stages
+    return max(1, base - 1), base, base + 1
+
+
 def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:
     """Layers of each kind among `length` layers from `start` on: (..., kinds)."""
     pattern = np.array(architecture.pattern())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import numpy as np
 
 from costmodel.layer import LayerCost, layer_cost
-from costmodel.memory.activations import checkpoint_bytes, kept_bytes
+from costmodel.memory.layer_memory import LayerMemory, layer_memory, on_stages
 from costmodel.memory.overhead import fixed_bytes
 from costmodel.memory.shape import add
-from costmodel.memory.states import local_parameters, state_bytes
-from costmodel.memory.transients import loss_bytes, working_bytes
+from costmodel.memory.states import LocalParameters, local_parameters, state_bytes
 from costmodel.optimizer import optimizer_time
 from costmodel.run import Column, Run
 from costmodel.scale import straggler_factor
@@ -18,11 +19,13 @@ from costmodel.stage import Array, PerLayer, StageRates
 from costmodel.transfer import hop_time, steady_transfer
 
 
-def stage_rates(run: Run, layer: LayerCost | None = None, memory: bool = True) -> StageRates:
+def stage_rates(
+    run: Run, layer: LayerCost | None = None, memory: bool = True, layer_bytes: LayerMemory | None = None
+) -> StageRates:
     """Every rate of one run or of columns of them.
 
-    `layer` is `layer_cost(run)` when the caller has gathered it already. Without `memory` the byte
-    fields are zero.
+    `layer` and `layer_bytes` are `layer_cost(run)` and `layer_memory(run)` when the caller has gathered
+    them already. Without `memory` the byte fields are zero.
     """
     cost = layer_cost(run) if layer is None else layer
     local = local_parameters(run)
@@ -46,13 +49,42 @@ def stage_rates(run: Run, layer: LayerCost | None = None, memory: bool = True) -
         reduce_window=stack.data_parallel.reduce_window,
         gather_window=stack.data_parallel.gather_window,
         exposed_floor=stack.data_parallel.exposed_floor,
-        states=_wide(state_bytes(run), shape) if memory else _nothing(run, shape),
-        kept=_wide(kept_bytes(run), shape) if memory else _nothing(run, shape),
-        checkpoint=_kinds(checkpoint_bytes(run), shape) if memory else _nothing(run, shape).kinds,
-        working=_full(working_bytes(run), shape) if memory else np.zeros(shape),
-        loss=_full(loss_bytes(run), shape) if memory else np.zeros(shape),
-        fixed_bytes=_full(fixed_bytes(run), shape) if memory else np.zeros(shape),
+        **(_memory(run, local, layer_bytes, shape) if memory else _no_memory(run, shape)),
         overhead=stack.memory.fragmentation,
+        bubble=stack.pipeline.bubble,
+    )
+
+
+class _Bytes(TypedDict):
+    """The byte fields of `StageRates`."""
+
+    states: PerLayer
+    kept: PerLayer
+    checkpoint: Array
+    working: Array
+    loss: Array
+    rebuilt: Array
+    fixed_bytes: Array
+
+
+def _memory(run: Run, local: LocalParameters, of: LayerMemory | None, shape: tuple[int, ...]) -> _Bytes:
+    layer = on_stages(run, layer_memory(run) if of is None else of)
+    return _Bytes(
+        states=_wide(state_bytes(run, local), shape),
+        kept=_wide(layer.kept, shape),
+        checkpoint=_kinds(layer.checkpoint, shape),
+        working=_full(layer.working, shape),
+        loss=_full(layer.loss, shape),
+        rebuilt=_full(layer.rebuilt, shape),
+        fixed_bytes=_full(fixed_bytes(run), shape),
+    )
+
+
+def _no_memory(run: Run, shape: tuple[int, ...]) -> _Bytes:
+    zero, each = np.zeros(shape), np.zeros((*shape, len(run.architecture.kinds)))
+    nothing = PerLayer(each, zero, zero)
+    return _Bytes(
+        states=nothing, kept=nothing, checkpoint=each, working=zero, loss=zero, rebuilt=zero, fixed_bytes=zero
     )
 
 
@@ -72,8 +104,3 @@ def _kinds(value: Array, shape: tuple[int, ...]) -> Array:
 
 def _wide(quantity: PerLayer, shape: tuple[int, ...]) -> PerLayer:
     return PerLayer(_kinds(quantity.kinds, shape), _full(quantity.first, shape), _full(quantity.last, shape))
-
-
-def _nothing(run: Run, shape: tuple[int, ...]) -> PerLayer:
-    zeros = np.zeros(shape)
-    return PerLayer(np.zeros((*shape, len(run.architecture.kinds))), zeros, zeros)

@@ -63,6 +63,11 @@ class Run:
     num_microbatches: Column
     zero: Column
 
+    shard_ranks: Column = np.inf
+    """Most ranks that states are sharded over: hybrid sharding, or ZeRO within a node. Others replicate."""
+    offload: float = 0.0
+    """Share of the kept activations that wait in host memory for their backward pass."""
+
     @property
     def num_gpus(self) -> Column:
         return self.tp * self.cp * self.pp * self.dp
@@ -82,6 +87,16 @@ class Run:
         return self.tp * self.cp * self.dp // (self.ep * self.etp)
 
     @property
+    def state_shards(self) -> Column:
+        """Ranks that share the states of dense parameters under ZeRO: min(dp*cp, shard_ranks)."""
+        return np.minimum(self.dp * self.cp, self.shard_ranks)
+
+    @property
+    def expert_shards(self) -> Column:
+        """Ranks that share the states of an expert."""
+        return np.minimum(self.expert_dp, self.shard_ranks)
+
+    @property
     def tokens(self) -> Column:
         """Tokens of one micro-batch that a tensor-parallel group holds: b*S/cp."""
         return self.micro_batch * self.seq_len / self.cp
@@ -89,5 +104,6 @@ class Run:
     def take(self, index: NDArray[np.int64] | slice | int) -> Run:
         """The same run with only the candidates of `index`."""
         names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
+        names = (*names, "shard_ranks")
         columns = {n: v[index] for n in names if isinstance(v := getattr(self, n), np.ndarray) and v.ndim}
         return replace(self, **columns)

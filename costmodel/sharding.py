@@ -13,6 +13,8 @@ from costmodel.memory.states import LocalParameters
 from costmodel.run import Column, Run
 from costmodel.stage import Array, PerLayer
 
+SHARDED_GRADIENTS = 2
+"""The ZeRO stage from which gradients are sharded."""
 ZERO3_GATHERS = 2
 """Weight gathers a micro-batch under ZeRO-3: forward and backward."""
 
@@ -30,15 +32,35 @@ def seconds_per_byte(run: Run, ranks: Column, stride: Column) -> Array:
     return (1.0 - 1.0 / np.asarray(ranks, dtype=float)) / rate
 
 
-def one_pass(run: Run, local: LocalParameters) -> PerLayer:
-    """Seconds to move one byte of every local parameter once over its group.
+def one_pass(local: LocalParameters, dense: Array, experts: Array) -> PerLayer:
+    """Seconds for every local parameter from the seconds for a dense one and for one of a routed expert."""
+    return add(scaled(add(local.layers, local.vocabulary), dense), scaled(local.experts, experts))
+
+
+def whole_pass(run: Run, local: LocalParameters) -> PerLayer:
+    """Seconds to move one byte of every local parameter once over all ranks that hold it.
 
     Dense parameters are shared by dp*cp ranks, every tp-th of the world; routed experts by their
     replicas, every (ep*etp)-th.
     """
     dense = seconds_per_byte(run, run.dp * run.cp, run.tp)
-    experts = seconds_per_byte(run, run.expert_dp, run.ep * run.etp)
-    return add(scaled(add(local.layers, local.vocabulary), dense), scaled(local.experts, experts))
+    return one_pass(local, dense, seconds_per_byte(run, run.expert_dp, run.ep * run.etp))
+
+
+def shard_pass(run: Run, local: LocalParameters) -> PerLayer:
+    """The same over the ranks that share the states: fewer with hybrid sharding."""
+    dense = seconds_per_byte(run, run.state_shards, run.tp)
+    return one_pass(local, dense, seconds_per_byte(run, run.expert_shards, run.ep * run.etp))
+
+
+def replica_pass(run: Run, local: LocalParameters) -> PerLayer:
+    """Hybrid sharding: one byte of each parameter of a rank's shard over the replicas of that shard."""
+    dense, experts = run.state_shards, run.expert_shards
+    return one_pass(
+        local,
+        seconds_per_byte(run, run.dp * run.cp / dense, run.tp * dense) / dense,
+        seconds_per_byte(run, run.expert_dp / experts, run.ep * run.etp * experts) / experts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +79,25 @@ def data_parallel_traffic(run: Run, local: LocalParameters) -> DataParallelTraff
     """Traffic by ZeRO stage, with g and w bytes a parameter of gradients and weights.
 
     ZeRO-0: 2g a step (all-reduce); 1: g + w a step; 2: g a micro-batch, w a step;
-    3: 2w + g a micro-batch. Source: Rajbhandari et al. 2020 (ZeRO), section 7.
+    3: 2w + g a micro-batch. Source: Rajbhandari et al. 2020 (ZeRO), section 7. Hybrid sharding
+    all-reduces all gradients under ZeRO-1, and the shards' (2g/z a step over the replicas) under 2 and 3;
+    everything else stays among the ranks that share states.
     """
     stack, zero = run.stack.data_parallel, np.asarray(run.zero)
     gradient, weight = stack.gradient_bytes, parameter_bytes(run)
-    moved = one_pass(run, local)
-    whole = (zero == 0) | ((zero == 1) & stack.all_reduce)
-    reduce = np.where(whole, 2 * gradient, np.where(zero == 1, gradient, 0.0))
-    gather = np.where((zero == 1) | (zero == 2), weight, 0.0)
-    each = np.where(zero == 2, stack.zero2_reduces * gradient, 0.0)
-    each = np.where(zero == 3, ZERO3_GATHERS * weight + gradient, each)
-    return DataParallelTraffic(scaled(moved, reduce), scaled(moved, gather), scaled(moved, each))
+    moved = whole_pass(run, local)
+    partial = np.less(run.shard_ranks, run.dp * run.cp)
+    hybrid = np.any(partial)
+    shards = shard_pass(run, local) if hybrid else moved
+    whole = (zero == 0) | ((zero == 1) & (stack.all_reduce | partial))
+    reduce = scaled(moved, np.where(whole, 2 * gradient, np.where(zero == 1, gradient, 0.0)))
+    if hybrid:
+        again = np.where(partial & (zero >= SHARDED_GRADIENTS), 2 * gradient, 0.0)
+        reduce = add(reduce, scaled(replica_pass(run, local), again))
+    gather = np.where((zero == 1) | (zero == SHARDED_GRADIENTS), weight, 0.0)
+    each = np.where(zero == SHARDED_GRADIENTS, stack.zero2_reduces * gradient, 0.0)
+    each = np.where(zero > SHARDED_GRADIENTS, ZERO3_GATHERS * weight + gradient, each)
+    return DataParallelTraffic(reduce, scaled(shards, gather), scaled(shards, each))
 
 
 def exposed_micro_batch(run: Run, traffic: PerLayer, compute: PerLayer) -> PerLayer:

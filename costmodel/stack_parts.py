@@ -89,6 +89,8 @@ class Elementwise(Part):
     """Bytes a token and expert for logits, softmax and top-k, each way."""
     permute_passes: NonNegativeFloat
     """Passes over the routed tokens (2 bytes an element) for permute and unpermute, each way."""
+    unfused_permute_passes: NonNegativeFloat
+    """The same where permutation is not fused (Megatron-Core up to 0.14, or switched off)."""
     permute_alltoall: NonNegativeFloat
     """Further passes with the all-to-all dispatcher: sorting chunks by expert."""
     biased_expert_passes: NonNegativeFloat
@@ -187,14 +189,21 @@ class ExpertParallel(Part):
     overlap_exposed: ByGeneration
     """With overlap: share of the hidden all-to-all that still shows (SMs it takes)."""
     imbalance: PositiveFloat
-    """Tokens of the fullest expert rank over the mean (1: forced balance or capacity; natural: 1.4)."""
+    """Tokens of the fullest expert rank over the mean (1: forced balance or capacity)."""
+    natural_imbalance: PositiveFloat
+    """The same in runs that say that tokens choose their experts freely."""
     dropped_tokens: bool = False
     """Experts padded to a capacity, the rest dropped."""
 
 
 class Pipeline(Part):
-    """Transfers between pipeline stages."""
+    """The schedule, and transfers between pipeline stages."""
 
+    bubble: NonNegativeFloat = 1.0
+    """Share of the fill and drain bubble that the schedule leaves: 1 for 1F1B (1/v of it with v
+    virtual stages), 1/3 for ZB-1p, 0 for ZB-2p."""
+    scattered: bool = False
+    """Without sequence parallelism: a transfer is split over the tp ranks and gathered on arrival."""
     exposed: NonNegativeFloat
     """Share of steady-state transfers that shows with one virtual stage."""
     exposed_interleaved: NonNegativeFloat

@@ -76,10 +76,16 @@ class StageRates:
     """(...,) transient working set of a backward layer, on every stage."""
     loss: Array
     """(...,) transient logits and their gradient; the last stage needs max(working, loss)."""
+    rebuilt: Array
+    """(...,) one whole layer that the backward pass rebuilds, on stages that fully recompute any."""
     fixed_bytes: Array
     """(...,) context, communicators and other bytes that do not depend on layers."""
     overhead: float
     """Fragmentation: the peak is allocated * (1 + overhead) + fixed_bytes."""
+
+    # schedule
+    bubble: float = 1.0
+    """Share of the fill and drain bubble that the schedule leaves: 1 for 1F1B, 0 for ZB-2p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +136,14 @@ def stage_memory(rates: StageRates, split: StageSplit) -> Array:
     """Peak bytes of each rank, fragmentation and context included: (..., ranks).
 
     allocated = states + kept activations of the micro-batches in flight + the larger of the
-    backward working set and (on the last stage) the loss buffers.
+    backward working set, with the layer that full recompute rebuilds, and (on the last stage) the
+    loss buffers.
     """
     kept = (split.in_flight * rates.kept.kinds[..., None, :]).sum(axis=-1)
     kept = kept + (split.in_flight_recomputed * rates.checkpoint[..., None, :]).sum(axis=-1)
     kept = kept + split.first_in_flight * rates.kept.first[..., None] + split.last * rates.kept.last[..., None]
-    transient = np.maximum(rates.working[..., None], split.last * rates.loss[..., None])
+    rebuilds = (split.recomputed > 0).any(axis=-1)
+    backward = rates.working[..., None] + rebuilds * rates.rebuilt[..., None]
+    transient = np.maximum(backward, split.last * rates.loss[..., None])
     allocated = stage_sum(rates.states, split) + kept + transient
     return allocated * (1 + rates.overhead) + rates.fixed_bytes[..., None]

@@ -12,14 +12,25 @@ from costmodel.run import Column, Run
 from costmodel.stage import Array, PerLayer, StageRates, StageSplit, stage_sum, stage_time, total_time
 
 
-def pipeline_time(slowest: Column, total: Column, num_microbatches: Column, vpp: Column) -> Column:
-    """Busy and bubble time of 1F1B or interleaved 1F1B from the stage times.
+def bubble_time(slowest: Column, total: Column, vpp: Column, bubble: Column = 1.0) -> Column:
+    """Seconds the slowest stage idles while the pipeline fills and drains: x*(sum_s t_s - max_s t_s)/v.
 
-    T = m*max_s t_s + (sum_s t_s - max_s t_s)/v: in the steady state the slowest stage sets the
-    period; filling and draining passes every stage once, 1/v of it with v virtual stages. With
-    equal stages this is (m + (p-1)/v)*t, FORMULAS "pipeline bubble".
+    Every other stage is passed once, 1/v of it with v virtual stages. Zero-bubble schedules fill the
+    wait with weight gradients and leave x of it: about 1/3 for ZB-1p, none for ZB-2p (Qi et al. 2023,
+    "Zero Bubble Pipeline Parallelism", section 2).
     """
-    return num_microbatches * slowest + (total - slowest) / vpp
+    return bubble * (total - slowest) / vpp
+
+
+def pipeline_time(
+    slowest: Column, total: Column, num_microbatches: Column, vpp: Column, bubble: Column = 1.0
+) -> Column:
+    """Busy and bubble time of a pipeline schedule from the stage times.
+
+    T = m*max_s t_s + x*(sum_s t_s - max_s t_s)/v: in the steady state the slowest stage sets the
+    period. With equal stages and x = 1 this is (m + (p-1)/v)*t (Narayanan et al. 2021).
+    """
+    return num_microbatches * slowest + bubble_time(slowest, total, vpp, bubble)
 
 
 def data_parallel_exposed(rates: StageRates, split: StageSplit) -> Array:
@@ -66,7 +77,7 @@ class StepTime:
 def step_time(rates: StageRates, split: StageSplit, num_microbatches: Column, pp: Column, vpp: Column) -> StepTime:
     """Time of one step from what its pipeline ranks hold.
 
-    T = (m*max t + (sum t - max t)/v + m*p2p + (p-1)*p2p_fill + max_s(dp_s + opt_s) + fixed) * scale
+    T = (m*max t + x*(sum t - max t)/v + m*p2p + (p-1)*p2p_fill + max_s(dp_s + opt_s) + fixed) * scale
     """
     slowest = stage_time(rates, split).max(axis=-1)
     exposed = data_parallel_exposed(rates, split)
@@ -74,7 +85,7 @@ def step_time(rates: StageRates, split: StageSplit, num_microbatches: Column, pp
     worst = (exposed + optimizer).argmax(axis=-1)[..., None]
     parts = {
         "compute": num_microbatches * slowest,
-        "bubble": pipeline_time(slowest, total_time(rates, split), num_microbatches, vpp) - num_microbatches * slowest,
+        "bubble": bubble_time(slowest, total_time(rates, split), vpp, rates.bubble),
         "p2p": num_microbatches * rates.p2p_steady + (pp - 1) * rates.p2p_fill,
         "data_parallel": np.take_along_axis(exposed, worst, axis=-1)[..., 0],
         "optimizer": np.take_along_axis(optimizer, worst, axis=-1)[..., 0],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.pipeline import micro_batches_in_flight
+from costmodel.pipeline import chunk_range, micro_batches_in_flight
 from costmodel.run import Column
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
@@ -64,38 +64,132 @@ def quick_bound(
     return step_bound(rates, layers, pp, vpp, num_microbatches, slowest, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Recompute:
+    """How many of a rank's layers are recomputed: (rows, ranks) or numbers.
+
+    At least `least` (or all, if it holds fewer); memory may profit from `most`, or if `more` from as
+    many as it takes.
+    """
+
+    least: Column
+    most: Column
+    more: bool
+
+
+def recompute_cases(recompute: str, uniform: bool, layers: int, pp: int, vpp: Array) -> list[Recompute]:
+    """Cases that together cover what a stage assignment may recompute; rows share pp and whether vpp > 1."""
+    if recompute == "none":
+        return [Recompute(0, 0, False)]
+    if recompute == "all":
+        return [Recompute(layers, layers, False)]
+    if not uniform:
+        return [Recompute(0, 0, True)]
+    if vpp[0] == 1:
+        most = min(layers - pp + 1, -(-layers // pp) + 2)
+        return [Recompute(q, q, False) for q in range(most)] + [Recompute(most, most, True)]
+    base = (layers // (pp * vpp))[:, None]
+    ends = (np.arange(pp) == 0).astype(int) + (np.arange(pp) == pp - 1)
+    cases = []
+    for q in range(int(base.max()) + 2):
+        # A stage at an end may hold fewer than q layers.
+        short = ends * (q > np.maximum(1, base - 1))
+        every = q > base
+        least = np.where(every, layers, vpp[:, None] * q - short)
+        cases.append(Recompute(least, np.where(every, layers, vpp[:, None] * q), False))
+    return cases
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Fewest and most layers of a rank: (rows, ranks)."""
+
+    least: Array
+    most: Array
+    surplus: Array
+    """Sum over chunks of its fewest layers x (micro-batches in flight - the rank's least)."""
+
+
+def extent(layers: int, pp: int, vpp: Array, num_microbatches: Array, kinds: int) -> tuple[Extent, Array, Array, Array]:
+    """What ranks may hold, and their least and most micro-batches in flight and rank 0's first: (rows, ranks)."""
+    code = vpp.astype(np.int64) << 32 | num_microbatches
+    distinct, key = np.unique(code, return_inverse=True)
+    parts = [_extent(layers, pp, int(c) >> 32, int(c) & 0xFFFFFFFF) for c in distinct]
+    least, most, surplus, low, high, entry = (np.stack(column)[key] for column in zip(*parts, strict=True))
+    if kinds > 1:
+        # Layers of the other kind may take a rank's places.
+        least, surplus = np.zeros_like(least), np.zeros_like(surplus)
+    return Extent(least, most, surplus), low, high, entry
+
+
+def _extent(layers: int, pp: int, vpp: int, num_microbatches: int) -> tuple[Array, ...]:
+    flying = micro_batches_in_flight(pp, vpp, num_microbatches)
+    fewest = np.ones((pp, vpp), dtype=np.int64)
+    most = np.full(pp, layers)
+    if vpp > 1:
+        end, base, top = chunk_range(layers, pp * vpp)
+        fewest[:] = base
+        fewest[0, 0] = fewest[-1, -1] = end
+        most = np.full(pp, top * vpp)
+    low = flying.min(axis=1)
+    surplus = (fewest * (flying - low[:, None])).sum(axis=1)
+    return fewest.sum(axis=1), most, surplus, low, flying.max(axis=1), flying[0, 0]
+
+
 def capacity_bound(
-    rates: StageRates, layers: Array, pp: int, vpp: int, num_microbatches: Array, fewest: Array, limit: float
+    rates: StageRates,
+    layers: Array,
+    pp: int,
+    vpp: Array,
+    num_microbatches: Array,
+    fewest: Array,
+    limit: float,
+    cases: list[Recompute],
+    memory_vpp: Array | None = None,
 ) -> Array:
-    """The bound that knows memory: (rows,), inf where no assignment fits. All rows share pp and vpp.
+    """The bound that knows memory: (rows,), inf where no assignment fits. All rows share pp.
 
     A rank that may take T seconds a micro-batch holds at most so many layers, with just enough of
     them recomputed to fit its memory; the smallest T at which the ranks together hold all layers is
     a bound on the slowest rank. Of two kinds of layers only the more numerous one is counted, and of
     the chunks of a rank the one that keeps least in flight (at `fewest` micro-batches): both only
-    loosen the bound.
+    loosen the bound. `memory_vpp` = 1 gives a bound for every vpp: 1F1B keeps least in flight.
     """
     kind = int(np.argmax(layers))
-    wanted = float(layers[kind])
-    room = RankRoom.of(rates, kind, pp, vpp, fewest, limit)
-    at_least = vpp if len(layers) == 1 else 0
-    low = least_slowest(rates, layers, pp, vpp)
+    held = vpp if memory_vpp is None else memory_vpp
+    room = RankRoom.of(rates, layers, kind, pp, held, fewest, limit)
+    best = np.full(len(vpp), np.inf)
+    for case in cases:
+        slowest = smallest_bottleneck(rates, room, layers, pp, held, case)
+        redone = np.minimum(np.broadcast_to(case.least, room.base.shape), room.extent.least).sum(axis=-1)
+        if case.more:
+            redone = np.maximum(redone, room.least_recomputed(float(layers[kind])))
+        extra = redone * rates.recompute[..., kind]
+        fits = np.isfinite(slowest)
+        bound = step_bound(rates, layers, pp, vpp, num_microbatches, np.where(fits, slowest, 0.0), extra)
+        best = np.minimum(best, np.where(fits, bound, np.inf))
+    return best
+
+
+BISECTIONS = 30
+"""Halvings of the bracket: its width falls below 1e-7 of the slowest stage."""
+
+
+def smallest_bottleneck(
+    rates: StageRates, room: RankRoom, layers: Array, pp: int, chunks: Array, case: Recompute
+) -> Array:
+    """Least time of the slowest rank at which all ranks hold the layers, inf if they never do: (rows,)."""
+    wanted = float(layers.max())
+    low = least_slowest(rates, layers, pp, chunks)
     high = (layers * (rates.work.kinds + rates.recompute)).sum(axis=-1) + rates.work.first + rates.work.last
-    impossible = room.held(high, at_least) < wanted
-    done = room.held(low, at_least) >= wanted
+    impossible = room.held(high, case) < wanted
+    done = room.held(low, case) >= wanted
     high = np.where(done, low, high)
-    for _ in range(BISECTIONS):
+    for _ in range(BISECTIONS if not (done | impossible).all() else 0):
         middle = (low + high) / 2
-        enough = room.held(middle, at_least) >= wanted
+        enough = room.held(middle, case) >= wanted
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    slowest = np.where(done, high, low)
-    extra = room.least_recomputed(wanted) * rates.recompute[..., kind]
-    bound = step_bound(rates, layers, pp, vpp, num_microbatches, slowest, extra)
-    return np.where(impossible, np.inf, bound)
-
-
-BISECTIONS = 40
-"""Halvings of the bracket: its width falls below 1e-10 of the slowest stage."""
+    return np.where(impossible, np.inf, np.where(done, high, low))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +207,14 @@ class RankRoom:
     saved: Array
     most: Array
     """Layers that fit with all of them recomputed."""
+    extent: Extent
 
     @classmethod
-    def of(cls, rates: StageRates, kind: int, pp: int, vpp: int, num_microbatches: Array, limit: float) -> RankRoom:
-        flights, key = np.unique(num_microbatches, return_inverse=True)
-        flying = np.stack([micro_batches_in_flight(pp, vpp, int(m)) for m in flights])[key]
-        least, most, together = flying.min(axis=-1), flying.max(axis=-1), flying.sum(axis=-1)
+    def of(
+        cls, rates: StageRates, layers: Array, kind: int, pp: int, vpp: Array, num_microbatches: Array, limit: float
+    ) -> RankRoom:
+        total = int(layers.sum())
+        reach, least, most, entry = extent(total, pp, vpp, num_microbatches, len(layers))
         rank = np.arange(pp)
         first, last = (rank == 0).astype(float), (rank == pp - 1).astype(float)
 
@@ -127,11 +223,11 @@ class RankRoom:
 
         kept, checkpoint = rates.kept.kinds[:, kind, None], rates.checkpoint[:, kind, None]
         states = rates.states.kinds[:, kind, None]
-        fixed = ends(rates.states) + first * flying[..., 0] * rates.kept.first[:, None]
+        fixed = ends(rates.states) + first * entry[:, None] * rates.kept.first[:, None]
         fixed = fixed + last * rates.kept.last[:, None]
         fixed = fixed + np.maximum(rates.working[:, None], last * rates.loss[:, None])
         room = (limit - rates.fixed_bytes[:, None]) / (1 + rates.overhead) - fixed
-        surplus = together - vpp * least
+        surplus = reach.surplus
         # A recomputed layer may also be dearer to keep (tiny models): then none is recomputed.
         saved = most * np.maximum(kept - checkpoint, 0.0)
         lightest = np.minimum(kept, checkpoint)
@@ -142,22 +238,32 @@ class RankRoom:
             need=states + least * kept,
             base=surplus * kept - room,
             saved=saved,
-            most=(room - surplus * lightest) / (states + least * lightest),
+            most=np.minimum((room - surplus * lightest) / (states + least * lightest), reach.most),
+            extent=reach,
         )
 
-    def held(self, slowest: Array, at_least: int) -> Array:
+    def held(self, slowest: Array, case: Recompute) -> Array:
         """Layers that all ranks together hold if none takes longer than `slowest`: (rows,)."""
         left = slowest[:, None] * (1 + 1e-12) - self.other_time
+        some = self._held(left - case.least * self.again, self.base - case.most * self.saved, case.more)
+        n = np.floor(np.minimum(some, self.most) + 1e-9)
+        if np.any(case.least):
+            all_again = np.minimum(_ratio(left, self.time + self.again), self.most)
+            n = np.where(n >= case.least, n, np.minimum(np.floor(all_again + 1e-9), case.least))
+        return np.where(n >= self.extent.least, n, -np.inf).sum(axis=-1)
+
+    def _held(self, left: Array, base: Array, more: bool) -> Array:
+        """Layers by time and memory, with more of them recomputed where that lets a rank hold more."""
+        by_time = _ratio(left, self.time)
+        free = -base / self.need
+        if not more:
+            return np.minimum(by_time, free)
         with np.errstate(divide="ignore", invalid="ignore"):
-            by_time = np.where(self.time > 0, left / self.time, np.where(left >= 0, np.inf, -np.inf))
-            free = -self.base / self.need
             slope = np.where(self.saved > 0, self.again / self.saved, np.inf)
-            mixed = (left - slope * self.base) / (self.time + slope * self.need)
+            mixed = (left - slope * base) / (self.time + slope * self.need)
+        # Without time (an assumed MFU) recompute is free; without a saving it is of no use.
         mixed = np.where(np.isfinite(mixed), mixed, np.where(self.saved > 0, self.most, free))
-        n = np.minimum(by_time, np.maximum(np.minimum(by_time, free), np.where(mixed > free, mixed, free)))
-        n = np.floor(np.minimum(n, self.most) + 1e-9)
-        total = np.where(n >= at_least, n, -np.inf).sum(axis=-1)
-        return total
+        return np.where(by_time <= free, by_time, np.maximum(mixed, free))
 
     def least_recomputed(self, wanted: float) -> Array:
         """Least number of layers that must be recomputed for all to fit: (rows,)."""
@@ -165,3 +271,9 @@ class RankRoom:
         with np.errstate(divide="ignore"):
             price = np.where(self.saved > 0, self.need / self.saved, 0.0).min(axis=-1)
         return np.maximum(wanted - free, 0.0) * price
+
+
+def _ratio(left: Array, time: Array) -> Array:
+    """left/time, where nothing takes time: as much as is wanted if nothing is overdrawn."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(time > 0, left / time, np.where(left >= 0, np.inf, -np.inf))

@@ -39,32 +39,56 @@ def integers(values: Array, unit: float) -> Array:
     return np.minimum(np.ceil(np.where(np.isfinite(values), values, LARGEST) / unit), LARGEST).astype(np.int64)
 
 
-def choose(columns: Mapping[str, Array], order: Array, limits: Sequence[AtMost]) -> Choice:
-    """The candidate that comes first in `order` among those within all limits, proven by CP-SAT."""
+def choose(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> Choice:
+    """The first candidate within all limits, proven by CP-SAT. Rows come in order of preference.
+
+    The order makes the index itself the objective, and limits are posted as they are: with literals
+    before them the same model takes a hundred times as long, so these come in only to explain why
+    nothing fits.
+    """
     from ortools.sat.python import cp_model
 
-    if not len(order):
+    rows = len(next(iter(columns.values())))
+    if not rows:
         return Choice(None)
     model = cp_model.CpModel()
-    index = model.new_int_var(0, len(order) - 1, "candidate")
+    index = model.new_int_var(0, rows - 1, "candidate")
     variables = {name: _element(model, index, values, name) for name, values in columns.items()}
+    for limit in limits:
+        model.add(variables[limit.column] <= limit.value)
+    model.minimize(index)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return Choice(None, conflict(columns, limits))
+    if status != cp_model.OPTIMAL:
+        raise RuntimeError(f"choice among {rows} candidates ended {solver.status_name(status)}")
+    return Choice(int(solver.value(index)))
+
+
+def conflict(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> tuple[str, ...]:
+    """Limits that no candidate meets together, none of them superfluous."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    names = sorted({limit.column for limit in limits})
+    index = model.new_int_var(0, len(columns[names[0]]) - 1, "candidate")
+    variables = {name: _element(model, index, columns[name], name) for name in names}
     literals: dict[int, str] = {}
     for limit in limits:
         literal = model.new_bool_var(limit.name)
         model.add(variables[limit.column] <= limit.value).only_enforce_if(literal)
         model.add_assumption(literal)
         literals[literal.index] = limit.name
-    model.minimize(_element(model, index, order, "order"))
     solver = cp_model.CpSolver()
+    # An infeasible core is only given by a single worker.
     solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    status = solver.solve(model)
-    if status == cp_model.INFEASIBLE:
-        core = solver.sufficient_assumptions_for_infeasibility()
-        return Choice(None, _minimal(columns, limits, [literals[i] for i in core]))
-    if status != cp_model.OPTIMAL:
-        raise RuntimeError(f"choice among {len(order)} candidates ended {solver.status_name(status)}")
-    return Choice(int(solver.value(index)))
+    if solver.solve(model) != cp_model.INFEASIBLE:
+        return ()
+    core = [literals[i] for i in solver.sufficient_assumptions_for_infeasibility()]
+    return _minimal(columns, limits, core)
 
 
 def _element(model: Any, index: Any, values: Array, name: str) -> Any:

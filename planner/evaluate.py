@@ -194,6 +194,12 @@ def layer_costs(instance: Instance, pool: int, selective: int, rows: Groups) -> 
     return layer_cost(run_of(instance, pool, selective, keys, 1, 0)), key
 
 
+def gathered(instance: Instance, pool: int, selective: int, rows: Groups) -> tuple[LayerCost]:
+    """What rates_of can be spared from computing row by row."""
+    layer, key = layer_costs(instance, pool, selective, rows)
+    return (layer.take(key),)
+
+
 def gpu_seconds_per_token(instance: Instance, keys: Groups) -> Array:
     """Least GPU-seconds a token with each layer key: layers alone, no bubble, perfectly balanced."""
     layers = layer_totals(instance.architecture)
@@ -220,20 +226,34 @@ def group_bounds(instance: Instance, rows: Groups) -> Array:
         layer, key = layer_costs(instance, pool, selective, rows.take(family))
         for start in range(0, len(family), BLOCK):
             at = family[start : start + BLOCK]
-            bound[at] = _group_block(instance, pool, selective, rows.take(at), layer.take(key[start : start + BLOCK]), layers)
+            of = rows.take(at)
+            rates = group_rates(instance, pool, selective, of, (layer, key[start : start + BLOCK]), memory=False)
+            most = np.maximum(instance.architecture.layers // of.pp, 1)
+            bound[at] = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1)
     return bound
 
 
-def _group_block(
-    instance: Instance, pool: int, selective: int, rows: Groups, layer: LayerCost, layers: Array
-) -> Array:
-    """Most chunks make the least bubble; one or two of them the least transfer; ZeRO-1 the least step end."""
-    zero = np.minimum(rows.cp * rows.dp - 1, 1)
-    rates = rates_of(instance, run_of(instance, pool, selective, rows, 1, zero), layer, memory=False)
-    two = rates_of(instance, run_of(instance, pool, selective, rows, 2, zero), layer, memory=False)
+def group_rates(
+    instance: Instance, pool: int, selective: int, rows: Groups, layer: tuple[LayerCost, Array], memory: bool = True
+) -> StageRates:
+    """Rates that no schedule or ZeRO stage of a group undercuts.
+
+    One or two chunks make the least transfer, ZeRO-1 the least step end; the most that a ZeRO stage
+    shards is the least memory.
+    """
+    cost = layer[0].take(layer[1])
+    sharded = np.minimum(rows.cp * rows.dp - 1, 1)
+    rates = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded), cost, memory=False)
+    two = rates_of(instance, run_of(instance, pool, selective, rows, 2, sharded), cost, memory=False)
     rates = replace(rates, p2p_steady=np.minimum(rates.p2p_steady, two.p2p_steady))
-    most = np.maximum(instance.architecture.layers // rows.pp, 1)
-    return quick_bound(rates, layers, rows.pp, most, rows.m_high, chunks=1)
+    if not memory:
+        return rates
+    lean = rates_of(instance, run_of(instance, pool, selective, rows, 1, np.where(rows.pp == 1, 3, 1) * sharded), cost)
+    names = ("states", "kept", "checkpoint", "working", "loss", "fixed_bytes")
+    plain = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded * 0), cost)
+    bytes_of = {name: getattr(lean, name) for name in names}
+    bytes_of |= {name: np.minimum(bytes_of[name], getattr(plain, name)) for name in ("working", "loss")}
+    return replace(rates, **bytes_of)
 
 
 def evaluate(instance: Instance, candidates: Candidates) -> Estimates:

@@ -10,7 +10,7 @@ may favour fewer of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,18 @@ from costmodel.pipeline import plain_layers, stage_split
 from costmodel.stage import stage_memory
 from costmodel.step import step_time
 from planner import economics
-from planner.bound import capacity_bound
+from planner.bound import capacity_bound, recompute_cases
 from planner.choose import AtMost, choose, integers
 from planner.evaluate import (
     Estimates,
     evaluate,
+    families,
     gather,
+    gathered,
     gpu_seconds_per_token,
     group_bounds,
+    group_rates,
+    layer_costs,
     layer_totals,
     next_fewer_microbatches,
     rates_of,
@@ -76,6 +80,7 @@ class Table:
     estimates: Estimates = field(default_factory=Estimates.empty)
     tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
     """Whether a row's bound already knows memory."""
+    group_tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
     exact: dict[tuple[int, frozenset[str]], Plan | None] = field(default_factory=dict)
     """Solved rows by recompute modes; None where no assignment fits."""
 
@@ -94,7 +99,9 @@ class Table:
                 affordable = least / 3600 * pool.price <= limits.budget
             parts.append(groups(instance, keys.take(affordable), at_least[affordable]))
         rows = Groups.concatenate(parts)
-        return cls(instance, rows, group_bounds(instance, rows), np.zeros(len(rows), dtype=bool))
+        table = cls(instance, rows, group_bounds(instance, rows), np.zeros(len(rows), dtype=bool))
+        table.group_tight = np.zeros(len(rows), dtype=bool)
+        return table
 
     def expand(self, index: Array) -> None:
         """Writes down the candidates of groups that are not written down yet."""
@@ -165,41 +172,79 @@ def meets(table: Table, goal: Goal, rows: Groups, step: Array) -> Array:
 
 
 def best(table: Table, goal: Goal, mask: Mask | None = None, effort: Effort | None = None) -> Plan | None:
-    """The best plan among what `mask` lets through, or None if none is within the limits."""
+    """The best plan among what `mask` lets through, or None if none is within the limits.
+
+    Groups are written down best first, a batch at a time; each batch is searched to the end, so that
+    its best plan screens the groups that are left.
+    """
     effort = effort if effort is not None else Effort()
-    expand_what_could_win(table, goal, mask, effort)
-    index = countable(table, goal, table.rows, mask)
-    index = index[meets(table, goal, table.rows.take(index), table.estimates.bound[index])]
-    before = len(index)
-    incumbent = best_plain(table, goal, index)
-    if incumbent is not None:
-        index = index[no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], incumbent)]
-    effort.screened += before - len(index)
-    return resolve(table, goal, index, effort)
+    found = Found()
+    left = countable(goal, table.groups, mask)
+    left = left[meets(table, goal, table.groups.take(left), table.group_bound[left])]
+    effort.groups += len(left)
+    batch = FIRST_EXPANSION
+    while True:
+        left = tighten_groups(table, goal, left, found, effort)
+        if not len(left):
+            winner = found.best(table, goal)
+            return None if winner is None else winner[1]
+        table.expand(left[:batch])
+        left, batch = left[batch:], batch * 2
+        index = countable(goal, table.rows, mask)
+        index = index[meets(table, goal, table.rows.take(index), table.estimates.bound[index])]
+        incumbent = best_plain(table, goal, index)
+        if incumbent is not None:
+            better = no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], incumbent)
+            effort.screened += int((~better).sum())
+            index = index[better]
+        resolve(table, goal, index, found, effort)
 
 
-def countable(table: Table, goal: Goal, rows: Groups, mask: Mask | None) -> Array:
+def tighten_groups(table: Table, goal: Goal, left: Array, found: Found, effort: Effort) -> Array:
+    """Groups that may still win, best first, with bounds that know memory where that decides who is first."""
+    winner = found.best(table, goal)
+    while True:
+        rows, bound = table.groups.take(left), table.group_bound[left]
+        alive = meets(table, goal, rows, bound)
+        if winner is not None:
+            alive &= no_worse(table, goal, rows, bound, (winner[1].row, winner[1].step))
+        effort.groups_screened += int((~alive).sum())
+        left = left[alive]
+        order = np.lexsort(sort_keys(table, goal, table.groups.take(left), table.group_bound[left])[::-1])
+        left = left[order]
+        head = left[:TIGHTEN]
+        loose = head[~table.group_tight[head]]
+        if not len(loose) or table.group_tight[left[:FIRST_EXPANSION]].all():
+            return left
+        table.group_bound[loose] = np.maximum(table.group_bound[loose], group_memory_bound(table, goal, loose))
+        table.group_tight[loose] = True
+
+
+def group_memory_bound(table: Table, goal: Goal, index: Array) -> Array:
+    """bound.capacity_bound of groups, for every vpp, ZeRO stage and recompute that goes with them."""
+    instance, rows = table.instance, table.groups.take(index)
+    bound = np.empty(len(index))
+    layers = layer_totals(instance.architecture)
+    for pool, selective, family in families(rows):
+        of = rows.take(family)
+        rates = group_rates(instance, pool, selective, of, layer_costs(instance, pool, selective, of))
+        limit = instance.pools[pool].memory_limit(goal.limits.memory_headroom)
+        cases = recompute_cases("none" if selective else recompute_of(goal.modes), False, int(layers.sum()), 1, np.ones(1))
+        for pp in np.unique(of.pp):
+            at = np.flatnonzero(of.pp == pp)
+            some = of.take(at)
+            most = np.full(len(at), max(instance.architecture.layers // int(pp), 1))
+            one = np.ones_like(most)
+            bound[family[at]] = capacity_bound(
+                gather(rates, at), layers, int(pp), most, some.m_high, some.m_low, limit, cases, one
+            )
+    return bound
+
+
+def countable(goal: Goal, rows: Groups, mask: Mask | None) -> Array:
     """Indices of rows that the mask lets through and whose recompute mode counts."""
     counts = np.where(rows.selective == 1, "selective" in goal.modes, bool(goal.modes & {"none", "full"}))
     return np.flatnonzero(counts if mask is None else counts & mask(rows))
-
-
-def expand_what_could_win(table: Table, goal: Goal, mask: Mask | None, effort: Effort) -> None:
-    """Expands groups best first until the best achieved plan beats the bounds of all that are left."""
-    index = countable(table, goal, table.groups, mask)
-    index = index[meets(table, goal, table.groups.take(index), table.group_bound[index])]
-    effort.groups += len(index)
-    order = np.lexsort(sort_keys(table, goal, table.groups.take(index), table.group_bound[index])[::-1])
-    index = index[order]
-    batch = FIRST_EXPANSION
-    while len(index):
-        table.expand(index[:batch])
-        index, batch = index[batch:], 4 * batch
-        incumbent = best_plain(table, goal, countable(table, goal, table.rows, mask))
-        if incumbent is not None:
-            left = no_worse(table, goal, table.groups.take(index), table.group_bound[index], incumbent)
-            effort.groups_screened += int((~left).sum())
-            index = index[left]
 
 
 def best_plain(table: Table, goal: Goal, index: Array) -> tuple[Candidates, float] | None:
@@ -221,85 +266,112 @@ def no_worse(table: Table, goal: Goal, rows: Groups, bound: Array, incumbent: tu
     return position[1:] <= position[0]
 
 
-def resolve(table: Table, goal: Goal, index: Array, effort: Effort) -> Plan | None:
-    """Choose and solve until the choice is exact. `index`: rows that may hold the best plan."""
-    plans: dict[int, Plan] = {}
-    open_rows = index
+@dataclass(slots=True)
+class Found:
+    """Solved rows that are within the limits, by index."""
+
+    plans: dict[int, Plan] = field(default_factory=dict)
+
+    def best(self, table: Table, goal: Goal) -> tuple[int, Plan] | None:
+        if not self.plans:
+            return None
+        index = np.array(list(self.plans))
+        steps = np.array([plan.step for plan in self.plans.values()])
+        first = np.lexsort(sort_keys(table, goal, table.rows.take(index), steps)[::-1])[0]
+        return int(index[first]), self.plans[int(index[first])]
+
+
+def resolve(table: Table, goal: Goal, index: Array, found: Found, effort: Effort) -> None:
+    """Chooses and solves rows of `index` until no bound is better than the best solved plan."""
     while True:
-        open_rows = tighten(table, goal, open_rows, plans, effort)
-        step = np.array([plans[i].step if i in plans else table.estimates.bound[i] for i in open_rows])
-        if not len(open_rows):
-            return None
-        order = economics.ranks(sort_keys(table, goal, table.rows.take(open_rows), step))
-        # An exact row goes before bounds that only equal it.
-        order = order * 2 + np.array([i not in plans for i in open_rows])
-        head = np.argsort(order, kind="stable")[:CHOICE]
-        chosen = pick(table, goal, open_rows[head], step[head], order[head])
-        if chosen is None:
-            return None
-        if chosen in plans:
-            return plans[chosen]
+        index = tighten(table, goal, index, found, effort)
+        chosen = pick(table, goal, index, found)
+        if chosen is None or chosen in found.plans:
+            return
         plan = solve_row(table, goal, chosen, effort)
-        more = children(table, goal, chosen, plan)
-        open_rows = np.concatenate([open_rows, more])
+        more = children(table, chosen, plan)
+        index = np.concatenate([index[index != chosen], more])
         if plan is not None and meets(table, goal, plan.row, np.array([plan.step]))[0]:
-            plans[chosen] = plan
-        else:
-            open_rows = open_rows[open_rows != chosen]
+            found.plans[chosen] = plan
 
 
-def tighten(table: Table, goal: Goal, index: Array, plans: dict[int, Plan], effort: Effort) -> Array:
+def tighten(table: Table, goal: Goal, index: Array, found: Found, effort: Effort) -> Array:
     """Rows that may still win, with bounds that know memory for as many as it takes to be sure."""
-    for i, plan in plans.items():
-        keep = no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], (plan.row, plan.step))
-        index = index[keep | (index == i)]
+    best_yet = found.best(table, goal)
     while True:
-        loose = index[~table.tight[index]]
-        if not len(loose):
-            break
-        order = np.lexsort(sort_keys(table, goal, table.rows.take(index), table.estimates.bound[index])[::-1])
-        head = index[order[:TIGHTEN]]
-        head = head[~table.tight[head]]
-        if not len(head):
-            break
-        table.estimates.bound[head] = np.maximum(table.estimates.bound[head], memory_bound(table, goal, head))
-        table.tight[head] = True
-        alive = meets(table, goal, table.rows.take(index), table.estimates.bound[index])
+        bound = table.estimates.bound[index]
+        alive = meets(table, goal, table.rows.take(index), bound)
+        if best_yet is not None:
+            plan = best_yet[1]
+            alive &= no_worse(table, goal, table.rows.take(index), bound, (plan.row, plan.step))
         effort.bounded += int((~alive).sum())
-        index = index[alive]
-    return index
+        index, bound = index[alive], bound[alive]
+        order = np.lexsort(sort_keys(table, goal, table.rows.take(index), bound)[::-1])
+        index = index[order]
+        loose = index[:TIGHTEN][~table.tight[index[:TIGHTEN]]]
+        # The first row's bound is tight: nothing can be better than what is chosen next.
+        if not len(loose) or table.tight[index[0]]:
+            return index
+        table.estimates.bound[loose] = np.maximum(table.estimates.bound[loose], memory_bound(table, goal, loose))
+        table.tight[loose] = True
 
 
 def memory_bound(table: Table, goal: Goal, index: Array) -> Array:
     """bound.capacity_bound of rows, grouped by what it takes to be vectorised."""
     instance, rows = table.instance, table.rows.take(index)
     bound = np.empty(len(index))
-    group = np.stack([rows.pool, rows.selective, rows.pp, rows.vpp], axis=1)
     layers = layer_totals(instance.architecture)
-    kinds, key = np.unique(group, axis=0, return_inverse=True)
-    for i, (pool, selective, pp, vpp) in enumerate(kinds):
-        at = np.flatnonzero(key == i)
-        of = rows.take(at)
-        rates = rates_of(instance, run_of_candidates(instance, int(pool), int(selective), of))
+    uniform, total = not instance.per_stage_recompute, instance.architecture.layers
+    for pool, selective, family in families(rows):
+        of = rows.take(family)
+        rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), *gathered(instance, pool, selective, of))
         limit = instance.pools[pool].memory_limit(goal.limits.memory_headroom)
-        bound[at] = capacity_bound(rates, layers, int(pp), int(vpp), of.m_high, of.m_low, limit)
+        recompute = "none" if selective else recompute_of(goal.modes)
+        schedule = of.pp * 2 + (of.vpp > 1)
+        for value in np.unique(schedule):
+            at = np.flatnonzero(schedule == value)
+            some, pp = of.take(at), int(value) // 2
+            cases = recompute_cases(recompute, uniform, total, pp, some.vpp)
+            bound[family[at]] = capacity_bound(
+                gather(rates, at), layers, pp, some.vpp, some.m_high, some.m_low, limit, cases
+            )
     return bound
 
 
-def pick(table: Table, goal: Goal, index: Array, step: Array, order: Array) -> int | None:
-    """The row that CP-SAT chooses, every decision and prediction a variable of its model."""
+def pick(table: Table, goal: Goal, index: Array, found: Found) -> int | None:
+    """The row that CP-SAT chooses among solved plans and open bounds, every decision a variable of its model."""
+    solved = np.array(list(found.plans), dtype=np.int64)
+    index = np.concatenate([solved, np.setdiff1d(index, solved, assume_unique=True)[:CHOICE]])
+    if not len(index):
+        return None
+    step = np.array([found.plans[i].step if i in found.plans else table.estimates.bound[i] for i in index.tolist()])
     rows = table.rows.take(index)
-    seconds = economics.run_seconds(table.instance, rows, step)
-    cost = economics.run_dollars(table.instance, rows, seconds)
-    columns = {name: getattr(rows, name) for name in ("pool", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")}
-    columns |= {"seconds": integers(seconds, 1.0), "dollars": integers(cost, 1.0), "num_gpus": rows.num_gpus}
-    limits = []
-    if goal.limits.deadline is not None:
-        limits.append(AtMost("deadline", "seconds", int(np.ceil(goal.limits.deadline))))
-    if goal.limits.budget is not None:
-        limits.append(AtMost("budget", "dollars", int(np.ceil(goal.limits.budget))))
-    choice = choose(columns, order, limits)
+    # An exact row goes before bounds that only equal it: the sort is stable and solved rows come first.
+    order = np.argsort(economics.ranks(sort_keys(table, goal, rows, step)), kind="stable")
+    index, step, rows = index[order], step[order], rows.take(order)
+    choice = choose(columns_of(table.instance, rows, step), limits_of(goal.limits))
     return None if choice.index is None else int(index[choice.index])
+
+
+def columns_of(instance: Instance, rows: Candidates, step: Array) -> dict[str, Array]:
+    """Decisions and predictions of rows as integer columns for the choice."""
+    seconds = economics.run_seconds(instance, rows, step)
+    cost = economics.run_dollars(instance, rows, seconds)
+    columns = {f.name: getattr(rows, f.name) for f in fields(Candidates) if f.name != "m_low"}
+    return columns | {
+        "num_gpus": rows.num_gpus,
+        "seconds": integers(seconds, 1.0),
+        "dollars": integers(cost, 1.0),
+    }
+
+
+def limits_of(limits: Limits) -> list[AtMost]:
+    posted = []
+    if limits.deadline is not None:
+        posted.append(AtMost("deadline", "seconds", int(np.ceil(limits.deadline))))
+    if limits.budget is not None:
+        posted.append(AtMost("budget", "dollars", int(np.ceil(limits.budget))))
+    return posted
 
 
 def solve_row(table: Table, goal: Goal, index: int, effort: Effort) -> Plan | None:
@@ -357,7 +429,7 @@ def priced(instance: Instance, row: Candidates, stages: StagePlan) -> Plan:
     return Plan(row, stages, step, float(stage_memory(rates, split).max()))
 
 
-def children(table: Table, goal: Goal, index: int, plan: Plan | None) -> Array:
+def children(table: Table, index: int, plan: Plan | None) -> Array:
     """Rows for fewer micro-batches, where those may be better because they need less memory."""
     row = table.rows.take(slice(index, index + 1))
     # Without recompute the largest number of micro-batches is the best one.

@@ -3,27 +3,27 @@
 Layers need not divide by stages: the first one holds the embedding and the most micro-batches in
 flight, the last one the head and the loss. Memory of a rank is linear in the layers it holds and
 recomputes, and so is the time of the schedule but for the slowest rank, a maximum.
+
+Chunks of a rank that keep equally many micro-batches in flight are interchangeable, so they are one
+variable (a `Slot`), not one each: 64 virtual stages take 100 times as long with their symmetry.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
-from costmodel.pipeline import micro_batches_in_flight
+from costmodel.pipeline import chunk_range, micro_batches_in_flight
 from costmodel.stage import PerLayer, StageRates
 from planner.bound import least_slowest
 
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-
 Array = NDArray[Any]
 TIME_UNITS = 1 << 22
-"""The slowest stage in integer units: rounding stays below 1e-6 of a step."""
+"""The slowest stage in integer units: rounding stays below 1e-5 of a step even with 100 layers a rank."""
 BYTES = 1 << 16
 """Unit of memory in the model; every coefficient is rounded up, so that an assignment that fits here fits."""
 
@@ -48,7 +48,45 @@ class StageProblem:
     recompute: str
     """Layers that may be recomputed: none, some or all."""
     uniform: bool
-    """Whether every virtual stage recomputes the same number of layers (of those it has)."""
+    """Whether every virtual stage recomputes the same number of layers (or all it has)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Virtual stages of one rank that keep the same number of micro-batches in flight."""
+
+    stages: tuple[int, ...]
+    rank: int
+    in_flight: int
+
+
+def slots_of(problem: StageProblem) -> list[Slot]:
+    """The slots, those whose place in the model matters for their kinds of layers first, one stage each."""
+    flying = micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)
+    total = problem.pp * problem.vpp
+    single = total if problem.vpp == 1 else min(max(1, ordered_stages(problem.architecture)), total)
+    slots = [Slot((i,), i % problem.pp, int(flying[i % problem.pp, i // problem.pp])) for i in range(single)]
+    shared: dict[tuple[int, int, bool], list[int]] = {}
+    for i in range(single, total):
+        rank, chunk = i % problem.pp, i // problem.pp
+        shared.setdefault((rank, int(flying[rank, chunk]), i == total - 1), []).append(i)
+    return slots + [Slot(tuple(stages), rank, flight) for (rank, flight, _), stages in shared.items()]
+
+
+def slot_range(problem: StageProblem, slot: Slot) -> tuple[int, int]:
+    """Fewest and most layers of a slot: any number in 1F1B, nearly even chunks when interleaved."""
+    total, stages = problem.architecture.layers, problem.pp * problem.vpp
+    if problem.vpp == 1:
+        return 1, total - stages + 1
+    end, base, top = chunk_range(total, stages)
+    at_end = slot.stages[0] == 0 or slot.stages[-1] == stages - 1
+    return (end if at_end else base) * len(slot.stages), top * len(slot.stages)
+
+
+def ordered_stages(architecture: Architecture) -> int:
+    """Leading stages that may hold another kind of layer than all later ones (each holds a layer or more)."""
+    pattern = architecture.pattern()
+    return next((i for i in range(len(pattern), 0, -1) if pattern[i - 1] != pattern[-1]), 0)
 
 
 class StageModel:
@@ -59,43 +97,43 @@ class StageModel:
 
         self.problem = problem
         self.model = cp_model.CpModel()
+        self.slots = slots_of(problem)
         total, stages = problem.architecture.layers, problem.pp * problem.vpp
-        most = total - stages + 1
-        self.layers = [self.model.new_int_var(1, most, f"layers_{i}") for i in range(stages)]
+        self.each = self.model.new_int_var(0, total - stages + 1, "recomputed_each")
+        self.layers = [self.model.new_int_var(*slot_range(problem, slot), "layers") for slot in self.slots]
         self.model.add(sum(self.layers) == total)
-        self.recomputed = [self._recomputed(i, most) for i in range(stages)]
-        self.starts = self._starts()
-        self.held = [self._counts(i, self.layers[i]) for i in range(stages)]
-        self.redone = [self._counts(i, self.recomputed[i]) for i in range(stages)]
+        self.recomputed = [self._recomputed(s, n) for s, n in zip(self.slots, self.layers, strict=True)]
+        self.held, self.redone = self._counts(self.layers), self._counts(self.recomputed)
 
-    def _recomputed(self, stage: int, most: int) -> cp_model.LinearExprT:
+    def _recomputed(self, slot: Slot, layers: Any) -> Any:
         if self.problem.recompute == "none":
             return 0
         if self.problem.recompute == "all":
-            return self.layers[stage]
-        count = self.model.new_int_var(0, most, f"recomputed_{stage}")
+            return layers
+        recomputed = self.model.new_int_var(0, slot_range(self.problem, slot)[1], "recomputed")
         if self.problem.uniform:
-            if stage == 0:
-                self.same = self.model.new_int_var(0, most, "recomputed_each")
-            self.model.add_min_equality(count, [self.same, self.layers[stage]])
+            # Stages of a slot hold n or n + 1 layers, so their sum of min(each, layers) is this.
+            self.model.add_min_equality(recomputed, [len(slot.stages) * self.each, layers])
         else:
-            self.model.add(count <= self.layers[stage])
-        return count
+            self.model.add(recomputed <= layers)
+        return recomputed
 
-    def _starts(self) -> list[cp_model.LinearExprT]:
-        starts: list[Any] = [0]
-        for layers in self.layers[:-1]:
-            starts.append(starts[-1] + layers)
-        return starts
-
-    def _counts(self, stage: int, length: Any) -> list[Any]:
-        """Layers of each kind among the first `length` layers of a virtual stage."""
+    def _counts(self, lengths: list[Any]) -> list[list[Any]]:
+        """Layers of each kind among the first so many layers of each slot."""
         architecture = self.problem.architecture
         if len(architecture.kinds) == 1:
-            return [length]
+            return [[length] for length in lengths]
         prefix = np.concatenate([[0], np.cumsum(np.array(architecture.pattern()) == architecture.kinds[0])])
-        before, after = self._prefix(prefix, self.starts[stage]), self._prefix(prefix, self.starts[stage] + length)
-        return [after - before, length - (after - before)]
+        last = architecture.kinds.index(architecture.pattern()[-1])
+        counts, start = [], 0
+        for slot, layers, length in zip(self.slots, self.layers, lengths, strict=True):
+            if len(slot.stages) == 1 and slot.stages[0] < ordered_stages(architecture):
+                first = self._prefix(prefix, start + length) - self._prefix(prefix, start)
+                counts.append([first, length - first])
+            else:
+                counts.append([length if last == 0 else 0, length if last == 1 else 0])
+            start = start + layers
+        return counts
 
     def _prefix(self, prefix: Array, position: Any) -> Any:
         if isinstance(position, int):
@@ -104,15 +142,14 @@ class StageModel:
         self.model.add_element(position, [int(p) for p in prefix], value)
         return value
 
-    def of_rank(self, rank: int, weights: list[list[int]], counts: list[list[Any]]) -> Any:
-        """Sum over a rank's chunks c and kinds k of weights[c][k] * counts."""
-        pp = self.problem.pp
-        return sum(
-            weight * count
-            for chunk in range(self.problem.vpp)
-            for weight, count in zip(weights[chunk], counts[chunk * pp + rank], strict=True)
-            if weight
-        )
+    def of_rank(self, rank: int, weights: dict[int, list[int]] | list[int], counts: list[list[Any]]) -> Any:
+        """Sum over a rank's slots and kinds of weight x count; weights by in-flight count, or the same for all."""
+        total: Any = 0
+        for slot, by_kind in zip(self.slots, counts, strict=True):
+            if slot.rank == rank:
+                of_slot = weights[slot.in_flight] if isinstance(weights, dict) else weights
+                total = total + sum(w * c for w, c in zip(of_slot, by_kind, strict=True))
+        return total
 
 
 def integer(value: float, unit: float) -> int:
@@ -122,25 +159,24 @@ def integer(value: float, unit: float) -> int:
 def add_memory(stages: StageModel) -> None:
     """Each rank's states, kept activations and transients within the limit (stage.stage_memory)."""
     problem, rates = stages.problem, stages.problem.rates
-    flying = micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)
+    kinds = range(len(rates.work.kinds))
+    entry = int(micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)[0, 0])
     for rank in range(problem.pp):
         first, last = rank == 0, rank == problem.pp - 1
-        fixed = first * (rates.states.first + flying[0, 0] * rates.kept.first)
+        fixed = first * (rates.states.first + entry * rates.kept.first)
         fixed = fixed + last * (rates.states.last + rates.kept.last)
         fixed = fixed + max(float(rates.working), last * float(rates.loss))
         room = (problem.memory_limit - float(rates.fixed_bytes)) / (1 + rates.overhead) - float(fixed)
-        keep = [[_up(rates.states.kinds[k] + f * rates.kept.kinds[k]) for k in _kinds(rates)] for f in flying[rank]]
-        save = [[int(f * (rates.kept.kinds[k] - rates.checkpoint[k]) // BYTES) for k in _kinds(rates)] for f in flying[rank]]
+        flights = {slot.in_flight for slot in stages.slots if slot.rank == rank}
+        keep = {f: [up(rates.states.kinds[k] + f * rates.kept.kinds[k]) for k in kinds] for f in flights}
+        save = {f: [-up(f * (rates.checkpoint[k] - rates.kept.kinds[k])) for k in kinds] for f in flights}
         used = stages.of_rank(rank, keep, stages.held) - stages.of_rank(rank, save, stages.redone)
         stages.model.add(used <= int(room // BYTES))
 
 
-def _up(value: float) -> int:
+def up(value: float) -> int:
+    """Bytes in units of the model, rounded up."""
     return int(-(-float(value) // BYTES))
-
-
-def _kinds(rates: StageRates) -> range:
-    return range(len(rates.work.kinds))
 
 
 def add_objective(stages: StageModel, unit: float) -> None:
@@ -148,10 +184,10 @@ def add_objective(stages: StageModel, unit: float) -> None:
     problem, rates, model = stages.problem, stages.problem.rates, stages.model
     ranks = range(problem.pp)
     busy = [_linear(stages, rank, rates.work, rates.recompute, unit) for rank in ranks]
-    slowest = model.new_int_var(0, TIME_UNITS << 12, "slowest")
+    slowest = model.new_int_var(0, TIME_UNITS << 8, "slowest")
     floor = least_slowest(rates, _totals(problem.architecture), problem.pp, problem.vpp)
     model.add(slowest >= integer(floor, unit) - problem.architecture.layers)
-    end = model.new_int_var(-TIME_UNITS << 12, TIME_UNITS << 12, "end_of_step")
+    end = model.new_int_var(-TIME_UNITS << 8, TIME_UNITS << 8, "end_of_step")
     for rank in ranks:
         model.add(slowest >= busy[rank])
         for piece, again in end_of_step_pieces(rates):
@@ -186,12 +222,10 @@ def end_of_step_pieces(rates: StageRates) -> list[tuple[PerLayer, Array]]:
 
 def _linear(stages: StageModel, rank: int, rates: PerLayer, again: Array, unit: float) -> Any:
     """What a rank's layers cost together with its recomputed layers, in integer units."""
-    problem = stages.problem
-    held = [[integer(rate, unit) for rate in rates.kinds]] * problem.vpp
-    redone = [[integer(rate, unit) for rate in again]] * problem.vpp
-    ends = (rank == 0) * rates.first + (rank == problem.pp - 1) * rates.last
-    layers = stages.of_rank(rank, held, stages.held) + integer(ends, unit)
-    return layers + stages.of_rank(rank, redone, stages.redone)
+    ends = (rank == 0) * rates.first + (rank == stages.problem.pp - 1) * rates.last
+    held = stages.of_rank(rank, [integer(rate, unit) for rate in rates.kinds], stages.held)
+    redone = stages.of_rank(rank, [integer(rate, unit) for rate in again], stages.redone)
+    return held + redone + integer(ends, unit)
 
 
 def _totals(architecture: Architecture) -> Array:
@@ -199,7 +233,7 @@ def _totals(architecture: Architecture) -> Array:
     return np.array([pattern.count(kind) for kind in architecture.kinds])
 
 
-def solve_stages(problem: StageProblem, hint: StagePlan | None = None, seconds: float | None = None) -> StagePlan | None:
+def solve_stages(problem: StageProblem, seconds: float | None = None) -> StagePlan | None:
     """The assignment with the shortest step, proven; None if none fits.
 
     Raises TimeoutError when `seconds` pass without a proof.
@@ -210,12 +244,6 @@ def solve_stages(problem: StageProblem, hint: StagePlan | None = None, seconds: 
     add_memory(stages)
     floor = least_slowest(problem.rates, _totals(problem.architecture), problem.pp, problem.vpp)
     add_objective(stages, max(float(floor), 1e-9) / TIME_UNITS)
-    if hint is not None:
-        for variable, value in zip(stages.layers, hint.layers, strict=True):
-            stages.model.add_hint(variable, value)
-        if problem.recompute == "some":
-            for variable, value in zip(stages.recomputed, hint.recomputed, strict=True):
-                stages.model.add_hint(variable, value)
     solver = cp_model.CpSolver()
     # One worker and a fixed seed: the same problem gets the same plan on every machine.
     solver.parameters.num_workers = 1
@@ -227,7 +255,26 @@ def solve_stages(problem: StageProblem, hint: StagePlan | None = None, seconds: 
         return None
     if status != cp_model.OPTIMAL:
         raise TimeoutError(f"no proof for {problem.pp} x {problem.vpp} stages: {solver.status_name(status)}")
-    return StagePlan(
-        tuple(solver.value(n) for n in stages.layers),
-        tuple(0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed),
-    )
+    layers = [solver.value(n) for n in stages.layers]
+    recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
+    return spread(stages.slots, layers, recomputed, problem.uniform)
+
+
+def spread(slots: list[Slot], layers: list[int], recomputed: list[int], uniform: bool) -> StagePlan:
+    """The assignment by virtual stage: a slot's layers are divided evenly among its stages."""
+    by_stage: dict[int, tuple[int, int]] = {}
+    for slot, total, redone in zip(slots, layers, recomputed, strict=True):
+        count = len(slot.stages)
+        held = even(total, count)
+        # Uniform recompute is `each` layers of every stage, or all of them.
+        again = held if uniform and redone == total else even(redone, count)
+        for stage, n, r in zip(slot.stages, held, again, strict=True):
+            by_stage[stage] = (n, r)
+    ordered = [by_stage[i] for i in sorted(by_stage)]
+    return StagePlan(tuple(n for n, _ in ordered), tuple(r for _, r in ordered))
+
+
+def even(total: int, parts: int) -> list[int]:
+    """As equal parts as whole numbers can be, the larger ones last."""
+    base, extra = divmod(total, parts)
+    return [base + (i >= parts - extra) for i in range(parts)]

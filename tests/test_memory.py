@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,17 @@ from costmodel.closed_form.activations import (
 )
 from costmodel.memory.activations import RECOMPUTE_MODULES, checkpoint_bytes, kept_bytes
 from costmodel.memory.breakdown import peak_by_category
+from costmodel.memory.layer_memory import layer_memory, on_stages
 from costmodel.memory.overhead import fixed_bytes, memory_limit
 from costmodel.memory.shape import per_layer, scaled
 from costmodel.memory.states import state_bytes, states
 from costmodel.memory.transients import loss_bytes, rebuilt_bytes, working_bytes
 from costmodel.parameters import total_parameters
 from costmodel.pipeline import plain_layers, stage_split
+from costmodel.rates import stage_rates
 from costmodel.run import Fabric, Run
 from costmodel.stack import Stack, load_stack
-from costmodel.stage import Array, PerLayer, StageRates, StageSplit, stage_memory, stage_sum
+from costmodel.stage import Array, PerLayer, StageSplit, stage_memory, stage_sum
 from hardware.catalogue import load_accelerator
 
 GIB = 2**30
@@ -50,29 +52,9 @@ def a_run(model: str | Architecture = "llama-7b", gpu: str = "h800", **choices: 
         "recompute_modules": frozenset(choices.pop("modules", ())),
     }
     columns = {name: choices.pop(name, 1) for name in COLUMNS}
+    columns |= {name: choices.pop(name) for name in ("shard_ranks", "offload") if name in choices}
     assert not choices, choices
     return Run(gpu=accelerator, fabric=Fabric.of(accelerator), **fixed, **columns)
-
-
-def rates_of(run: Run) -> StageRates:
-    """The bytes of a run; no times."""
-    zero = np.zeros(np.shape(fixed_bytes(run)))
-    nothing = per_layer([zero] * len(run.architecture.kinds), zero, zero)
-    times = {
-        field.name: nothing if field.type == "PerLayer" else zero
-        for field in fields(StageRates)
-        if field.name not in ("states", "kept", "checkpoint", "working", "loss", "fixed_bytes", "overhead")
-    }
-    return StageRates(
-        **times,  # pyright: ignore[reportArgumentType]
-        states=state_bytes(run),
-        kept=kept_bytes(run),
-        checkpoint=checkpoint_bytes(run),
-        working=working_bytes(run),
-        loss=loss_bytes(run),
-        fixed_bytes=fixed_bytes(run),
-        overhead=run.stack.memory.fragmentation,
-    )
 
 
 def split_of(run: Run, recomputed: bool = False) -> StageSplit:
@@ -83,7 +65,7 @@ def split_of(run: Run, recomputed: bool = False) -> StageSplit:
 
 
 def peak(run: Run, recomputed: bool = False) -> float:
-    return float(stage_memory(rates_of(run), split_of(run, recomputed)).max())
+    return float(stage_memory(stage_rates(run), split_of(run, recomputed)).max())
 
 
 def whole_model(quantity: PerLayer, architecture: Architecture) -> float:
@@ -254,6 +236,40 @@ def test_imbalance_and_expert_tensor_parallelism_bring_more_tokens_to_a_rank() -
     assert experts(ep=4, etp=2) > balanced
 
 
+def test_a_stage_that_recomputes_rebuilds_one_layer_at_a_time() -> None:
+    run = a_run("llama-7b", pp=2, num_microbatches=4)
+    rates, layers = stage_rates(run), np.array([16, 16])
+    none, some = (
+        stage_memory(replace(rates, loss=0 * rates.loss), stage_split(run.architecture, 2, 1, 4, layers, again))
+        for again in (None, np.array([0, 1]))
+    )
+    saved = rates.kept.kinds[0] - rates.checkpoint[0] - rates.rebuilt
+    assert none[0] == some[0]
+    assert none[1] - some[1] == pytest.approx(saved * (1 + rates.overhead))
+
+
+def test_the_loss_and_the_rebuilt_layer_are_not_in_memory_together() -> None:
+    run = a_run("llama-3-8b", micro_batch=8)
+    rates, split = stage_rates(run), split_of(run, recomputed=True)
+    assert rates.loss > rates.working + rates.rebuilt
+    assert stage_memory(rates, split) == stage_memory(replace(rates, rebuilt=0 * rates.rebuilt), split)
+
+
+def test_offload_leaves_the_rest_and_one_virtual_stage_on_the_gpu() -> None:
+    """The first of 8 stages keeps 8 micro-batches; all offloaded, one of them is back at a time."""
+    run = a_run("llama-2-70b", tp=8, pp=8, num_microbatches=64, zero=1, dp=8)
+    first = [stage_memory(stage_rates(replace(run, offload=x)), split_of(run))[0] for x in (0.0, 0.5, 1.0)]
+    chunk = 10 * stage_rates(run).kept.kinds[0] * (1 + run.stack.memory.fragmentation)
+    assert first[0] - first[1] == pytest.approx(3.5 * chunk)
+    assert first[1] - first[2] == pytest.approx(3.5 * chunk)
+
+
+def test_states_sharded_within_a_node_shrink_only_as_far_as_the_node() -> None:
+    node = a_run("llama-7b", dp=64, zero=3, shard_ranks=8)
+    assert state_bytes(node).kinds == pytest.approx(state_bytes(replace(node, dp=8)).kinds)
+    assert state_bytes(node).kinds > 7 * state_bytes(replace(node, shard_ranks=np.inf)).kinds
+
+
 # transients and overhead
 
 
@@ -268,7 +284,7 @@ def test_the_last_stage_pays_for_logits_by_vocabulary() -> None:
 def test_zero_3_gathers_layers_that_the_other_stages_hold() -> None:
     two, three = (a_run("llama-2-70b", dp=64, zero=zero) for zero in (2, 3))
     layer = states(two).weights.kinds.max()
-    assert working_bytes(three) - working_bytes(two) == pytest.approx(2 * layer)
+    assert stage_rates(three).working - stage_rates(two).working == pytest.approx(2 * layer)
 
 
 def test_each_communicator_costs_memory() -> None:
@@ -305,7 +321,7 @@ def test_each_habit_of_other_stacks_costs_memory(habit: str, value: float, choic
     usual, other = (
         a_run("mixtral-8x7b", stack=stack, **choices) for stack in (megatron(), megatron(**{habit: value}))
     )
-    before, after = (stage_memory(rates_of(run), split_of(run)) for run in (usual, other))
+    before, after = (stage_memory(stage_rates(run), split_of(run)) for run in (usual, other))
     assert (after >= before).all()
     assert after.sum() > before.sum()
 
@@ -351,7 +367,7 @@ def test_measured_peaks_of_12_layers_of_llama_3_70b_are_met_within_1_percent(
 
 def test_the_categories_sum_to_the_peak_of_the_fullest_rank() -> None:
     run = a_run("deepseek-v3", tp=2, pp=4, vpp=2, dp=64, ep=32, num_microbatches=16, zero=1)
-    rates, split = rates_of(run), split_of(run)
+    rates, split = stage_rates(run), split_of(run)
     found = peak_by_category(run, rates, split)
     parts = (
         found.weights,
@@ -395,6 +411,9 @@ def test_a_column_of_candidates_costs_what_each_costs_alone(model: str, precisio
         for number in (checkpoint_bytes, working_bytes, loss_bytes, rebuilt_bytes, fixed_bytes):
             value: Array = number(many)
             assert value[i] == pytest.approx(number(one)), number.__name__
+        of, only = on_stages(many, layer_memory(many)), on_stages(one, layer_memory(one))
+        for name in ("checkpoint", "working", "loss", "rebuilt"):
+            assert getattr(of, name)[i] == pytest.approx(getattr(only, name)), name
 
 
 def test_scaling_and_stacking_keep_shapes() -> None:

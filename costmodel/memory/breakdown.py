@@ -22,7 +22,7 @@ class PeakMemory:
     activations: Array
     """Kept for the backward pass."""
     buffers: Array
-    """The working set of a backward layer or the loss, whichever is larger."""
+    """The working set of a backward layer, rebuilt if recomputed, or the loss, whichever is larger."""
     overhead: Array
     """Fragmentation, context and communicators."""
     total: Array
@@ -58,7 +58,8 @@ def _allocated_only(rates: StageRates) -> StageRates:
 
 
 def _without_transients(rates: StageRates) -> StageRates:
-    return replace(rates, working=np.zeros_like(rates.working), loss=np.zeros_like(rates.loss))
+    nothing = np.zeros_like(rates.working)
+    return replace(rates, working=nothing, loss=nothing, rebuilt=nothing)
 
 
 def _without_kept(rates: StageRates) -> StageRates:

@@ -48,6 +48,8 @@ class MemoryProfile(BaseModel):
     score_transient_bytes: NonNegativeFloat = 8.0
     """Transient for each score in the backward pass where attention is not fused."""
     dropout: bool = False
+    residuals_rebuilt: bool = False
+    """Recompute of `layernorm` rebuilds the norms' inputs as well."""
     unfused_glu: bool = False
     """The gate activation's output is kept beside the product."""
     extra_bytes_sharded: NonNegativeFloat = 0.0

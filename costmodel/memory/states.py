@@ -59,7 +59,7 @@ def local_parameters(run: Run) -> LocalParameters:
     """
     a = run.architecture
     parts = {kind: layer_parameters(a, kind) for kind in a.kinds}
-    layers = {kind: _without_experts(run, p) for kind, p in parts.items()}
+    layers = {kind: without_experts(run, p) for kind, p in parts.items()}
     experts = {kind: p.experts / (run.ep * run.etp) for kind, p in parts.items()}
     mtp, kind = a.mtp_layers, mtp_kind(a)
     joint = (mtp_parameters(a) - mtp * parts[kind].total) / run.tp
@@ -90,10 +90,21 @@ def states(run: Run) -> States:
     )
 
 
-def state_bytes(run: Run) -> PerLayer:
-    """Weights, gradients and optimizer states together, bytes on one GPU."""
-    parts = states(run)
-    return add(add(parts.weights, parts.gradients), parts.optimizer)
+def state_bytes(run: Run, local: LocalParameters | None = None) -> PerLayer:
+    """Weights, gradients and optimizer states together, bytes on one GPU: the sum of `states`.
+
+    `local` is `local_parameters(run)` when the caller has it already.
+    """
+    p, held = run.stack.memory, local_parameters(run) if local is None else local
+    usual = _on_gpu(
+        run,
+        held,
+        weights=weight_bytes(run),
+        table_weights=p.weight_bytes,
+        gradients=gradient_bytes(run),
+        optimizer=p.optimizer_bytes + p.partition_gradient_bytes,
+    )
+    return add(usual, _gathered_for_pipeline(run, held)) if p.pipeline_gathered_bytes else usual
 
 
 def weight_bytes(run: Run) -> float:
@@ -117,7 +128,7 @@ def gradient_bytes(run: Run) -> Column:
     return np.where(np.asarray(run.dp) == 1, p.gradient_bytes_one_replica, usual)
 
 
-def _without_experts(run: Run, parameters: LayerParameters) -> Column:
+def without_experts(run: Run, parameters: LayerParameters) -> Column:
     """A layer's parameters but its experts; norms and router are not split over tp."""
     return (parameters.attention + parameters.ffn) / run.tp + parameters.norms + parameters.router
 
@@ -152,8 +163,10 @@ def _on_gpu(
     def each(group: Column, weights: Column) -> Column:
         return zero_bytes(1, run.zero, group, weights=weights, gradients=gradients, optimizer=optimizer)
 
-    dense = run.dp * run.cp
-    layers = add(
-        scaled(local.layers, each(dense, weights)), scaled(local.experts, each(run.expert_dp, weights))
-    )
-    return add(layers, scaled(local.vocabulary, each(dense, table_weights)))
+    group = run.state_shards
+    dense = each(group, weights)
+    tables = dense if table_weights is weights else each(group, table_weights)
+    shared = add(scaled(local.layers, dense), scaled(local.vocabulary, tables))
+    if run.architecture.moe is None:
+        return shared
+    return add(shared, scaled(local.experts, each(run.expert_shards, weights)))

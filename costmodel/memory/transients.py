@@ -7,28 +7,30 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.architecture import LayerKind
-from costmodel.memory.activations import BF16, layer_bytes, routed_tokens
+from costmodel.memory.activations import layer_bytes
+from costmodel.memory.elements import BF16
+from costmodel.memory.ffn import routed_tokens
 from costmodel.memory.profile import is_low_precision
 from costmodel.memory.shape import per_layer
-from costmodel.memory.states import local_parameters, padded_vocab
+from costmodel.memory.states import padded_vocab, without_experts
 from costmodel.parameters import layer_parameters
 from costmodel.run import Column, Run
 from costmodel.stage import Array
 
 
 def working_bytes(run: Run) -> Array:
-    """Transient bytes of the backward pass on every stage.
+    """Transient bytes of the backward pass on every stage, but for what ZeRO-3 gathers.
 
-    Largest layer's gradients + weight-gradient placeholders + layers gathered under ZeRO-3.
+    Largest layer's gradients + weight-gradient placeholders.
     """
-    return np.asarray(_layer_gradients(run) + _placeholders(run) + _gathered_layers(run))
+    return np.asarray(_layer_gradients(run) + _placeholders(run))
 
 
 def loss_bytes(run: Run) -> Array:
     """Transient bytes of the last stage: logits with what the loss makes of them, or a backward layer.
 
     b*S/cp * V_pad/tp * logit_bytes for the head and each MTP module, then as in `working_bytes`, with
-    the head's own placeholder and gathered weight. Source: Megatron-Core vocabulary-parallel loss.
+    the head's own placeholder. Source: Megatron-Core vocabulary-parallel loss.
     """
     a, p = run.architecture, run.stack.memory
     split = p.logit_bytes if p.logit_bytes_tp is None else p.logit_bytes_tp
@@ -36,8 +38,7 @@ def loss_bytes(run: Run) -> Array:
     logits = run.tokens * padded_vocab(run) / run.tp * logit * (1 + a.mtp_layers)
     largest = np.maximum(logits, _layer_gradients(run))
     table = padded_vocab(run) * a.hidden / run.tp
-    head = table * (p.dummy_wgrad_bytes + np.where(np.asarray(run.zero) >= 3, BF16, 0))
-    return np.asarray(largest + head + _placeholders(run) + _gathered_layers(run))
+    return np.asarray(largest + table * p.dummy_wgrad_bytes + _placeholders(run))
 
 
 def rebuilt_bytes(run: Run) -> Array:
@@ -87,11 +88,19 @@ def _parameters_by_shape(run: Run, kind: LayerKind) -> Column:
     return (layer.attention + layer.ffn) / run.tp + expert
 
 
-def _gathered_layers(run: Run) -> Array:
-    """Whole layers that ZeRO-3 has gathered: the current and the prefetched ones; 0 below stage 3."""
-    p, local = run.stack.memory, local_parameters(run)
+def gathered_bytes(run: Run) -> tuple[Array, Array]:
+    """Weights that ZeRO-3 has gathered at once: whole layers on every stage, and the head on the last.
+
+    gathered_layers * w * (largest layer); V_pad*d/tp * 2: the head stays BF16.
+    """
+    p = run.stack.memory
     element = p.gather_bytes
     if is_low_precision(run.precision) and p.fp8_gather_bytes is not None:
         element = p.fp8_gather_bytes
-    layer = (local.layers.kinds + local.experts.kinds).max(axis=-1)
-    return np.where(np.asarray(run.zero) >= 3, p.gathered_layers * element * layer, 0.0)
+    head = BF16 * padded_vocab(run) * run.architecture.hidden / run.tp
+    return p.gathered_layers * element * _largest(run, _local_layer), np.asarray(head)
+
+
+def _local_layer(run: Run, kind: LayerKind) -> Column:
+    parameters = layer_parameters(run.architecture, kind)
+    return without_experts(run, parameters) + parameters.experts / (run.ep * run.etp)

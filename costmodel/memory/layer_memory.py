@@ -1,0 +1,95 @@
+"""Activations and transients of one layer, of the embedding and of the head, a micro-batch.
+
+`layer_memory` depends on tp, cp, ep, etp and micro_batch only (besides what a run fixes), so a search
+evaluates it once for each distinct combination and gathers; `on_stages` adds what hangs on schedule
+and ZeRO stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.memory.activations import checkpoint_bytes, kept_bytes, stage_output_bytes
+from costmodel.memory.transients import gathered_bytes, loss_bytes, rebuilt_bytes, working_bytes
+from costmodel.run import Column, Run
+from costmodel.stage import Array, PerLayer
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMemory:
+    """Bytes on one GPU; (...,) unless said otherwise."""
+
+    kept: PerLayer
+    """What one micro-batch in flight keeps without full recompute."""
+    checkpoint: Array
+    """(..., kinds) the same of a fully recomputed layer."""
+    working: Array
+    """Transient bytes of a backward layer."""
+    loss: Array
+    """Transient bytes of head and loss."""
+    rebuilt: Array
+    """The layer that full recompute rebuilds."""
+    output: Array
+    """Kept output of a virtual stage for a micro-batch in flight."""
+    gathered: Array
+    """Layers that are gathered at once under ZeRO-3."""
+    gathered_head: Array
+
+    def take(self, index: NDArray[np.int64] | int) -> LayerMemory:
+        """The bytes of the rows of `index`."""
+
+        def rows(values: Array) -> Array:  # np.take is many times faster than [] on rows of several kinds
+            return np.take(values, index, axis=0)
+
+        kept = PerLayer(rows(self.kept.kinds), rows(self.kept.first), rows(self.kept.last))
+        rest = {f.name: rows(getattr(self, f.name)) for f in fields(self) if f.name != "kept"}
+        return LayerMemory(kept=kept, **rest)
+
+
+def layer_memory(run: Run) -> LayerMemory:
+    """Bytes of a layer of each kind and of the ends of the model, a micro-batch."""
+    shape = np.broadcast_shapes(*(np.shape(c) for c in (run.tp, run.cp, run.ep, run.etp, run.micro_batch)))
+
+    def full(value: Column, *more: int) -> Array:
+        return np.broadcast_to(np.asarray(value, dtype=float), (*shape, *more))
+
+    kinds, kept = len(run.architecture.kinds), kept_bytes(run)
+    gathered, gathered_head = gathered_bytes(run)
+    return LayerMemory(
+        kept=PerLayer(full(kept.kinds, kinds), full(kept.first), full(kept.last)),
+        checkpoint=full(checkpoint_bytes(run), kinds),
+        working=full(working_bytes(run)),
+        loss=full(loss_bytes(run)),
+        rebuilt=full(rebuilt_bytes(run)),
+        output=full(stage_output_bytes(run)),
+        gathered=full(gathered),
+        gathered_head=full(gathered_head),
+    )
+
+
+def on_stages(run: Run, of: LayerMemory) -> LayerMemory:
+    """The same with what depends on schedule, offload and ZeRO stage in its place.
+
+    A virtual stage's kept output is spread over its L/(p*v) layers. With a share x of activations
+    offloaded (1 - x) stays, and of the rest one virtual stage at a time is back on the GPU. Under
+    ZeRO-3 gathered weights join the transients.
+    """
+    stages = run.pp * run.vpp / run.architecture.layers
+    if run.stack.memory.stage_output_kept:
+        output = of.output * stages
+        kept = replace(of.kept, kinds=of.kept.kinds + output[..., None])
+        of = replace(of, kept=kept, checkpoint=of.checkpoint + output[..., None])
+    if run.offload:
+        chunk = run.offload * reduce(np.maximum, np.moveaxis(of.kept.kinds, -1, 0)) / stages
+        kept = replace(of.kept, kinds=(1 - run.offload) * of.kept.kinds)
+        of = replace(of, kept=kept, working=of.working + chunk, loss=of.loss + chunk)
+    whole = np.greater_equal(run.zero, 3)
+    if not whole.any():  # saves passes over memory
+        return of
+    gathered = whole * of.gathered
+    loss = of.loss + gathered + whole * of.gathered_head
+    return replace(of, working=of.working + gathered, loss=loss)

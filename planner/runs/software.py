@@ -1,0 +1,150 @@
+"""The software profile of a run, and what the run itself says differently."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from costmodel.architecture import Architecture
+from costmodel.stack import Stack, load_stack
+from hardware.accelerator import Accelerator
+from planner.runs.facts import RunFacts
+
+RULES = Path(__file__).parent / "frameworks.yaml"
+DEFAULT = "megatron-core"
+VERSION = re.compile(r"v?(\d+)\.(\d+)")
+BUBBLE_LEFT = {"zb-1p": 1 / 3, "zb-2p": 0.0, "zb-v": 0.0}
+"""Share of 1F1B's bubble that zero-bubble schedules leave (Qi et al. 2023, arXiv:2401.10241)."""
+Overrides = dict[str, Any]
+
+
+class Rule(BaseModel):
+    """One line of `frameworks.yaml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    framework: str
+    profile: str
+    before: str | None = None
+    flash: bool | None = None
+    latent: bool | None = None
+    generation: str | None = None
+
+    def fits(self, facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> bool:
+        if not re.search(self.framework, facts.framework or "", re.IGNORECASE):
+            return False
+        if self.before is not None and not _older(facts, self.before):
+            return False
+        if self.flash is not None and self.flash != (facts.flash_attention is not False):
+            return False
+        if self.latent is not None and self.latent != (architecture.mla is not None):
+            return False
+        return self.generation in (None, gpu.generation)
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    return tuple(Rule.model_validate(each) for each in yaml.safe_load(RULES.read_text(encoding="utf-8")))
+
+
+def version(text: str) -> tuple[int, int] | None:
+    """The first `major.minor` in a text."""
+    found = VERSION.search(text)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def _older(facts: RunFacts, than: str) -> bool:
+    limit, known = version(than), version(facts.software or "") or version(facts.framework or "")
+    return known is not None and limit is not None and known < limit
+
+
+def stack_of(facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> tuple[Stack, list[str]]:
+    """The profile that the run's framework means, with the run's own settings, and what was assumed."""
+    for rule in rules():
+        if rule.fits(facts, architecture, gpu):
+            profile, warnings = rule.profile, []
+            break
+    else:
+        known = f"{facts.framework!r} is not known" if facts.framework else "not given"
+        profile, warnings = DEFAULT, [f"framework: {known}; the profile {DEFAULT}"]
+    overrides, more = own_settings(facts, architecture, load_stack(profile), gpu)
+    return changed(profile, tuple(sorted(overrides.items()))), warnings + more
+
+
+def own_settings(
+    facts: RunFacts, architecture: Architecture, stack: Stack, gpu: Accelerator
+) -> tuple[Overrides, list[str]]:
+    """Fields of the profile that the run states, by dotted path, and what was assumed."""
+    own: Overrides = {}
+    warnings: list[str] = []
+    if facts.tp > 1:
+        if facts.sequence_parallel is None:
+            state = "on" if stack.tensor_parallel.sequence_parallel else "off"
+            warnings.append(f"sequence_parallel: not given; {state}, as {stack.name} has it")
+        else:
+            own["tensor_parallel.sequence_parallel"] = facts.sequence_parallel
+    if facts.tp_overlap is False:
+        own["tensor_parallel.exposed"] = 1.0
+    if facts.cuda_graphs is not None:
+        own["host.graphs"] = facts.cuda_graphs
+    if facts.flash_attention is False:
+        own["attention.kernel"] = "unfused"
+    if facts.schedule in BUBBLE_LEFT:
+        own["pipeline.bubble"] = BUBBLE_LEFT[facts.schedule]
+    if facts.fp8_params is not None:
+        own["data_parallel.low_precision_parameter_bytes"] = 1.0 if facts.fp8_params else 2.0
+    if facts.precision == "fp32-tf32":
+        halved = stack.gemm.factor.of(gpu.generation) / 2
+        own[f"gemm.factor.{gpu.generation}"] = halved
+        warnings.append("precision: TF32 is priced as BF16 at half the rate")
+    if architecture.moe:
+        _experts(facts, stack, gpu, own, warnings)
+    return own, warnings
+
+
+def _experts(facts: RunFacts, stack: Stack, gpu: Accelerator, own: Overrides, warnings: list[str]) -> None:
+    """Dispatcher, overlap and routing of a MoE run."""
+    if facts.dispatcher is not None:
+        own["expert_parallel.dispatcher"] = "alltoall" if facts.dispatcher == "alltoall" else "deepep"
+    elif (facts.ep or 1) > 1:
+        warnings.append(f"dispatcher: not given; {stack.expert_parallel.dispatcher}, as {stack.name} has it")
+    if facts.ep_overlap is not None:
+        own["expert_parallel.overlap"] = facts.ep_overlap
+    elif facts.dispatcher is None and stack.expert_parallel.dispatcher == "deepep":
+        own["expert_parallel.overlap"] = (facts.vpp or 1) > 1 and _leaves_domain(facts, gpu)
+    if facts.routing == "capacity":
+        own["expert_parallel.dropped_tokens"] = True
+    elif facts.routing == "natural":
+        own["expert_parallel.imbalance"] = stack.expert_parallel.natural_imbalance
+    elif facts.routing == "balanced":
+        own["expert_parallel.imbalance"] = 1.0
+    else:
+        warnings.append(f"routing: not given; {stack.expert_parallel.imbalance:g} times the mean on the fullest rank")
+    if facts.permute_fusion is False:
+        own["elementwise.permute_passes"] = stack.elementwise.unfused_permute_passes
+
+
+def _leaves_domain(facts: RunFacts, gpu: Accelerator) -> bool:
+    domain = facts.nvlink_domain or max(gpu.link.domain, facts.gpus_per_node or 1)
+    return (facts.ep or 1) * (facts.etp or 1) > domain
+
+
+@cache
+def changed(profile: str, overrides: tuple[tuple[str, Any], ...]) -> Stack:
+    """A profile with single fields replaced."""
+    stack = load_stack(profile)
+    for path, value in overrides:
+        stack = replaced(stack, path.split("."), value)
+    return stack
+
+
+def replaced(part: Any, path: list[str], value: Any) -> Any:
+    """A frozen model with one field, below others, replaced."""
+    name, *deeper = path
+    below = replaced(getattr(part, name), deeper, value) if deeper else value
+    return part.model_copy(update={name: below})
