@@ -65,11 +65,13 @@ def group_bandwidth(run: Run, ranks: Column, stride: Column, nvlink: float, nic:
 def tensor_parallel_time(run: Run, op: Collective, size: Column) -> Array:
     """Seconds of one collective over the tp group (stride 1), before overlap.
 
-    Across domains: t = latency*log2(nodes) + V/min(NVLink, e_nic*NIC*q).
+    Across domains: t = latency*(1 + log2(nodes)) + V/min(NVLink, e_nic*NIC*q), never less than inside one.
     """
     stack = run.stack.tensor_parallel
     inside = domain_collective_time(run.gpu, op, size, run.tp, link_scale(run))
     nodes = np.maximum(run.tp / run.fabric.domain, 1.0)
     rate = group_bandwidth(run, run.tp, 1, 1.0, stack.nic_efficiency)
     across = stack.latency * (1 + np.log2(nodes)) + wire_bytes(op, size, run.tp) / rate
-    return stack.slowdown * np.where(np.greater(run.tp, run.fabric.domain), across, inside)
+    return stack.slowdown * np.where(
+        np.greater(run.tp, run.fabric.domain), np.maximum(across, inside), inside
+    )

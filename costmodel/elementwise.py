@@ -61,6 +61,13 @@ def accumulate_time(run: Run, parameters: Column) -> Column:
     return run.stack.gemm.accumulate_bytes * parameters / memory_rate(run)
 
 
+def expert_accumulate_time(run: Run, parameters: Column) -> Column:
+    """The same for routed experts, whose accumulation older stacks do not fuse with the GEMM."""
+    stack = run.stack.gemm
+    each = stack.accumulate_bytes if stack.expert_accumulate_bytes is None else stack.expert_accumulate_bytes
+    return each * parameters / memory_rate(run)
+
+
 def loss_time(run: Run, vocab: Column) -> Column:
     """Cross entropy over b*S/c x V/tp logits, forward and backward."""
     return run.stack.head.loss_bytes * run.tokens * vocab / memory_rate(run)

@@ -61,7 +61,9 @@ def estimate(
     if assume_mfu is not None:
         rates = assumed_rates(rates, run, assume_mfu, nominal_parameters)
     step = step_time(rates, split, run.num_microbatches, run.pp, run.vpp)
-    parts = {ASSUMED: float(step.total)} if assume_mfu is not None else step_parts(run, rates, split, cost, step)
+    parts = (
+        {ASSUMED: float(step.total)} if assume_mfu is not None else step_parts(run, rates, split, cost, step)
+    )
     return _assembled(run, rates, split, parts)
 
 

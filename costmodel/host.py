@@ -27,6 +27,14 @@ def layer_gap(run: Run, kind: LayerKind) -> float:
     return (1 + BACKWARD_KERNELS) * forward_gap(run, kind) + run.stack.host.layer
 
 
+def offload_time(run: Run, compute: Column) -> Column:
+    """Seconds by which copying activations to the host slows a layer's kernels: c * share * t.
+
+    The copies run beside compute and take HBM and PCIe bandwidth (Yuan et al. 2024, Megatron-Kwai).
+    """
+    return run.stack.host.offload * run.offload * compute
+
+
 def host_time(run: Run, kind: LayerKind) -> Array:
     """CPU seconds to launch one layer and micro-batch, forward and backward.
 

@@ -17,7 +17,7 @@ from costmodel.attention import attention_time
 from costmodel.block import Block, attention_block, dense_block, expert_block
 from costmodel.context_parallel import exposed_context_parallel
 from costmodel.head import first_stage_time, head_time, prediction_module_time
-from costmodel.host import forward_gap, host_time, joined, layer_gap
+from costmodel.host import forward_gap, host_time, joined, layer_gap, offload_time
 from costmodel.kernels import gemm_rate, linear_forward
 from costmodel.moe import dispatch_time
 from costmodel.passes import Passes
@@ -107,7 +107,7 @@ def _kind_cost(run: Run, kind: LayerKind) -> _Kind:
     dispatch = _dispatch(run, kind)
     compute = gemm + core.both + elementwise
     ep = _exposed_dispatch(run, 4 * dispatch, compute)
-    gap, gap_forward = layer_gap(run, kind), forward_gap(run, kind)
+    gap, gap_forward = layer_gap(run, kind) + offload_time(run, compute), forward_gap(run, kind)
     shown = ep / np.maximum(4 * dispatch, np.finfo(float).tiny)
     again = attention.forward + ffn.forward + core.forward + tp.forward + cp.forward + 2 * dispatch * shown
     again = again + gap_forward - _skipped(run, kind)

@@ -90,7 +90,7 @@ def _no_memory(run: Run, shape: tuple[int, ...]) -> _Bytes:
 
 def _shape(run: Run) -> tuple[int, ...]:
     columns = (run.tp, run.cp, run.pp, run.vpp, run.dp, run.ep, run.etp)
-    more = (run.micro_batch, run.num_microbatches, run.zero)
+    more = (run.micro_batch, run.num_microbatches, run.zero, run.shard_ranks)
     return np.broadcast_shapes(*(np.shape(column) for column in (*columns, *more)))
 
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from costmodel.architecture import LayerKind
 from costmodel.block import Block, shared_block
-from costmodel.elementwise import norm_time, rope_time
-from costmodel.linears import latent_up
+from costmodel.elementwise import activation_time, norm_time, rope_time
+from costmodel.linears import ffn_input, latent_up
 from costmodel.moe import expert_activation
 from costmodel.passes import Passes
 from costmodel.run import Column, Run
 
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "per_op", "shared_experts")
-"""Megatron-Core's names of what can be recomputed (`--recompute-modules`), and `per_op`:
-torchtitan's per-operator selective checkpointing."""
+MODULES = (
+    "act",
+    "core_attn",
+    "layernorm",
+    "mla_up_proj",
+    "mlp",
+    "mlp_in",
+    "moe",
+    "moe_act",
+    "per_op",
+    "shared_experts",
+)
+"""Megatron-Core's names of what can be recomputed (`--recompute-modules`), and those of others: `act`,
+the activation function of dense FFNs (Megatron-Kwai); `mlp_in`, their first linears (MaxText's remat
+policies); `per_op`, torchtitan's per-operator selective checkpointing."""
 
 
 def recompute_time(
@@ -34,8 +46,21 @@ def recompute_time(
     if "mla_up_proj" in wanted and run.architecture.mla:
         extra = extra + latent_up(run, run.architecture.mla).forward + rope_time(run)[0]
     if kind == "dense":
-        return extra + ffn.forward if "mlp" in wanted else extra
+        return extra + _dense(run, ffn)
     return extra + _experts(run, ffn, dispatch)
+
+
+def _dense(run: Run, ffn: Block) -> Column:
+    """The modules of a dense FFN."""
+    wanted, width = run.recompute_modules, run.architecture.ffn
+    if "mlp" in wanted:
+        return ffn.forward
+    extra: Column = 0.0
+    if "mlp_in" in wanted:
+        extra = extra + ffn_input(run, width).forward
+    if "act" in wanted:
+        extra = extra + activation_time(run, run.tokens, width / run.tp)[0]
+    return extra
 
 
 def _experts(run: Run, ffn: Block, dispatch: Column) -> Column:

@@ -105,5 +105,6 @@ class Run:
         """The same run with only the candidates of `index`."""
         names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
         names = (*names, "shard_ranks")
-        columns = {n: v[index] for n in names if isinstance(v := getattr(self, n), np.ndarray) and v.ndim}
+        values: dict[str, Any] = {name: getattr(self, name) for name in names}
+        columns = {name: value[index] for name, value in values.items() if np.ndim(value)}
         return replace(self, **columns)

@@ -118,5 +118,13 @@ def exposed_micro_batch(run: Run, traffic: PerLayer, compute: PerLayer) -> PerLa
 
 
 def latency(run: Run) -> Array:
-    """Seconds a step that starting the group's collectives costs: alpha*log2(dp*cp)."""
-    return run.stack.data_parallel.latency * np.log2(np.maximum(run.dp * run.cp, 1))
+    """Seconds a step that starting the group's collectives costs: alpha*log2(dp*cp) + beta*z.
+
+    beta, for each of the z ranks that share states, only where updated weights are broadcast rank by
+    rank instead of gathered at once.
+    """
+    stack = run.stack.data_parallel
+    start = stack.latency * np.log2(np.maximum(run.dp * run.cp, 1))
+    if not stack.broadcast:
+        return start
+    return start + stack.broadcast * np.where(np.greater_equal(run.zero, 1), run.state_shards - 1, 0)

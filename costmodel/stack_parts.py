@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+Deals = Literal["middle", "late", "parameters"]
+"""Where layers that do not divide by stages go; see `Pipeline.deals`."""
 Graphs = Literal["none", "router", "attention_router", "full"]
 """What CUDA graphs cover: nothing, the router and preprocessing, attention as well, a full iteration."""
 
@@ -45,6 +47,8 @@ class Gemm(Part):
     """Elements of K added to each FP8 or FP4 GEMM (scaling, prologue)."""
     accumulate_bytes: NonNegativeFloat
     """HBM bytes for each local parameter and micro-batch: adding to main gradients."""
+    expert_accumulate_bytes: NonNegativeFloat | None = None
+    """The same for routed experts, where their accumulation is not fused with the GEMM."""
     misaligned: PositiveFloat = 1.0
     """Time of unfused attention's batched GEMMs when head_dim is no multiple of 8, over aligned."""
 
@@ -111,6 +115,8 @@ class Host(Part):
     kernels_moe: NonNegativeFloat
     layer: NonNegativeFloat = 0.0
     """Seconds more a layer and micro-batch that nothing hides (blocking calls of old stacks)."""
+    offload: NonNegativeFloat = 0.0
+    """Relative slow-down of a layer's kernels when all its activations are copied to the host and back."""
     graphs: Graphs = "none"
     gap_with_graphs: dict[Graphs, NonNegativeFloat]
     """Share of the gaps that is left under each scope of CUDA graphs."""
@@ -190,6 +196,10 @@ class ExpertParallel(Part):
     """With overlap: share of the hidden all-to-all that still shows (SMs it takes)."""
     imbalance: PositiveFloat
     """Tokens of the fullest expert rank over the mean (1: forced balance or capacity)."""
+    routing: Literal["balanced", "natural"] = "balanced"
+    """What its runs do unless they say so."""
+    capacity_experts: NonNegativeInt = 0
+    """Models with at most so many experts drop tokens at a capacity unless a run says otherwise."""
     natural_imbalance: PositiveFloat
     """The same in runs that say that tokens choose their experts freely."""
     dropped_tokens: bool = False
@@ -202,6 +212,9 @@ class Pipeline(Part):
     bubble: NonNegativeFloat = 1.0
     """Share of the fill and drain bubble that the schedule leaves: 1 for 1F1B (1/v of it with v
     virtual stages), 1/3 for ZB-1p, 0 for ZB-2p."""
+    deals: Deals = "middle"
+    """How layers are dealt out to stages where a run does not say: evenly, with the remainder on the
+    middle or on the last stages, or so that parameters (LM head included) are even."""
     scattered: bool = False
     """Without sequence parallelism: a transfer is split over the tp ranks and gathered on arrival."""
     exposed: NonNegativeFloat
@@ -238,6 +251,8 @@ class DataParallel(Part):
     nic_efficiency: PositiveFloat
     latency: NonNegativeFloat
     """Seconds a collective, once a step, for each doubling of the group."""
+    broadcast: NonNegativeFloat = 0.0
+    """Seconds a step for each rank that shares states, where ranks send their weights out one by one."""
 
 
 class Head(Part):

@@ -133,7 +133,12 @@ def total_time(rates: StageRates, split: StageSplit) -> Array:
 
 
 def stage_memory(rates: StageRates, split: StageSplit) -> Array:
-    """Peak bytes of each rank, fragmentation and context included: (..., ranks).
+    """Peak bytes of each rank, fragmentation and context included: (..., ranks)."""
+    return allocated_memory(rates, split) * (1 + rates.overhead) + rates.fixed_bytes[..., None]
+
+
+def allocated_memory(rates: StageRates, split: StageSplit) -> Array:
+    """Peak bytes in tensors of each rank: (..., ranks).
 
     allocated = states + kept activations of the micro-batches in flight + the larger of the
     backward working set, with the layer that full recompute rebuilds, and (on the last stage) the
@@ -141,9 +146,10 @@ def stage_memory(rates: StageRates, split: StageSplit) -> Array:
     """
     kept = (split.in_flight * rates.kept.kinds[..., None, :]).sum(axis=-1)
     kept = kept + (split.in_flight_recomputed * rates.checkpoint[..., None, :]).sum(axis=-1)
-    kept = kept + split.first_in_flight * rates.kept.first[..., None] + split.last * rates.kept.last[..., None]
+    kept = (
+        kept + split.first_in_flight * rates.kept.first[..., None] + split.last * rates.kept.last[..., None]
+    )
     rebuilds = (split.recomputed > 0).any(axis=-1)
     backward = rates.working[..., None] + rebuilds * rates.rebuilt[..., None]
     transient = np.maximum(backward, split.last * rates.loss[..., None])
-    allocated = stage_sum(rates.states, split) + kept + transient
-    return allocated * (1 + rates.overhead) + rates.fixed_bytes[..., None]
+    return stage_sum(rates.states, split) + kept + transient

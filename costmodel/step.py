@@ -85,7 +85,7 @@ def step_time(rates: StageRates, split: StageSplit, num_microbatches: Column, pp
     worst = (exposed + optimizer).argmax(axis=-1)[..., None]
     parts = {
         "compute": num_microbatches * slowest,
-        "bubble": bubble_time(slowest, total_time(rates, split), vpp, rates.bubble),
+        "bubble": np.asarray(bubble_time(slowest, total_time(rates, split), vpp, rates.bubble)),
         "p2p": num_microbatches * rates.p2p_steady + (pp - 1) * rates.p2p_fill,
         "data_parallel": np.take_along_axis(exposed, worst, axis=-1)[..., 0],
         "optimizer": np.take_along_axis(optimizer, worst, axis=-1)[..., 0],

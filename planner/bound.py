@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,8 @@ class Recompute:
     least: Column
     most: Column
     more: bool
+    total: Column = 0
+    """Layers that all ranks together recompute at least: (rows,) or a number."""
 
 
 def recompute_cases(recompute: str, uniform: bool, layers: int, pp: int, vpp: Array) -> list[Recompute]:
@@ -82,12 +84,14 @@ def recompute_cases(recompute: str, uniform: bool, layers: int, pp: int, vpp: Ar
     if recompute == "none":
         return [Recompute(0, 0, False)]
     if recompute == "all":
-        return [Recompute(layers, layers, False)]
-    if not uniform:
+        return [Recompute(layers, layers, False, layers)]
+    if not uniform or pp == 1:
+        # One stage recomputes as many layers as it takes either way.
         return [Recompute(0, 0, True)]
     if vpp[0] == 1:
-        most = min(layers - pp + 1, -(-layers // pp) + 2)
-        return [Recompute(q, q, False) for q in range(most)] + [Recompute(most, most, True)]
+        most = min(layers - pp + 1, -(-layers // pp) + 2, MOST_CASES)
+        cases = [Recompute(q, q, False, pp * min(q, 1)) for q in range(most)]
+        return [*cases, Recompute(most, most, True, pp)]
     base = (layers // (pp * vpp))[:, None]
     ends = (np.arange(pp) == 0).astype(int) + (np.arange(pp) == pp - 1)
     cases = []
@@ -96,7 +100,8 @@ def recompute_cases(recompute: str, uniform: bool, layers: int, pp: int, vpp: Ar
         short = ends * (q > np.maximum(1, base - 1))
         every = q > base
         least = np.where(every, layers, vpp[:, None] * q - short)
-        cases.append(Recompute(least, np.where(every, layers, vpp[:, None] * q), False))
+        total = np.where(every[:, 0], layers, least.sum(axis=-1))
+        cases.append(Recompute(least, np.where(every, layers, vpp[:, None] * q), False, total))
     return cases
 
 
@@ -161,7 +166,7 @@ def capacity_bound(
     best = np.full(len(vpp), np.inf)
     for case in cases:
         slowest = smallest_bottleneck(rates, room, layers, pp, held, case)
-        redone = np.minimum(np.broadcast_to(case.least, room.base.shape), room.extent.least).sum(axis=-1)
+        redone = np.zeros(len(vpp)) + case.total
         if case.more:
             redone = np.maximum(redone, room.least_recomputed(float(layers[kind])))
         extra = redone * rates.recompute[..., kind]
@@ -171,8 +176,10 @@ def capacity_bound(
     return best
 
 
-BISECTIONS = 30
-"""Halvings of the bracket: its width falls below 1e-7 of the slowest stage."""
+MOST_CASES = 12
+"""Numbers of uniformly recomputed layers that are looked at one by one; more of them are one looser case."""
+BISECTIONS = 14
+"""Halvings of the bracket, which is first narrowed to 1.2 times its lower end where that will do."""
 
 
 def smallest_bottleneck(
@@ -184,7 +191,8 @@ def smallest_bottleneck(
     high = (layers * (rates.work.kinds + rates.recompute)).sum(axis=-1) + rates.work.first + rates.work.last
     impossible = room.held(high, case) < wanted
     done = room.held(low, case) >= wanted
-    high = np.where(done, low, high)
+    near = np.minimum(1.2 * low, high)
+    high = np.where(done, low, np.where(room.held(near, case) >= wanted, near, high))
     for _ in range(BISECTIONS if not (done | impossible).all() else 0):
         middle = (low + high) / 2
         enough = room.held(middle, case) >= wanted
@@ -277,3 +285,24 @@ def _ratio(left: Array, time: Array) -> Array:
     """left/time, where nothing takes time: as much as is wanted if nothing is overdrawn."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(time > 0, left / time, np.where(left >= 0, np.inf, -np.inf))
+
+
+def slowest_rank_bound(
+    rates: StageRates, layers: Array, pp: int, vpp: int, num_microbatches: int, limit: float, cases: list[Recompute]
+) -> float:
+    """Least seconds a micro-batch of the slowest rank of one candidate, memory considered; inf if nothing fits."""
+    row, chunks = one_row(rates), np.array([vpp])
+    room = RankRoom.of(row, layers, int(np.argmax(layers)), pp, chunks, np.array([num_microbatches]), limit)
+    return min(float(smallest_bottleneck(row, room, layers, pp, chunks, case)[0]) for case in cases)
+
+
+def one_row(rates: StageRates) -> StageRates:
+    """Rates of one candidate with a row axis."""
+
+    def wide(value: Any) -> Any:
+        if isinstance(value, PerLayer):
+            return PerLayer(*(np.asarray(getattr(value, f.name))[None] for f in fields(PerLayer)))
+        # np.float64 is a float too, but it is a rate here and not a profile's constant.
+        return value if type(value) is float else np.asarray(value)[None]
+
+    return replace(rates, **{f.name: wide(getattr(rates, f.name)) for f in fields(StageRates)})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from planner.evaluate import (
     run_of_candidates,
 )
 from planner.instance import Instance, Limits, Term
-from planner.space import Candidates, Groups, expand, groups, layer_keys
+from planner.space import Candidates, Groups, count, expand, groups, layer_keys, recompute_counts
 from planner.stages import StagePlan, StageProblem, solve_stages
 
 Array = NDArray[Any]
@@ -47,7 +48,7 @@ CHOICE = 1024
 """Rows the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
 FIRST_EXPANSION = 256
 """Groups that are expanded first; each further batch is four times as large."""
-TIGHTEN = 8192
+TIGHTEN = 2048
 """Rows whose bound is tightened at once, best first."""
 
 
@@ -103,6 +104,20 @@ class Table:
         table.group_tight = np.zeros(len(rows), dtype=bool)
         return table
 
+    def fresh(self) -> Table:
+        """The same candidates with nothing learned: for a goal with other limits on memory or recompute."""
+        rows = self.rows.take(slice(None))
+        return replace(
+            self,
+            group_bound=self.group_bound.copy(),
+            expanded=self.expanded.copy(),
+            rows=replace(rows, m_low=rows.m_low.copy()),
+            estimates=replace(self.estimates, bound=self.estimates.bound.copy()),
+            tight=np.zeros_like(self.tight),
+            group_tight=np.zeros_like(self.group_tight),
+            exact={},
+        )
+
     def expand(self, index: Array) -> None:
         """Writes down the candidates of groups that are not written down yet."""
         index = index[~self.expanded[index]]
@@ -129,20 +144,37 @@ class Goal:
     """Recompute modes that count."""
 
 
+class OutOfTime(Exception):
+    """The time limit passed; never leaves this module."""
+
+
 @dataclass(slots=True)
 class Effort:
-    """What it took: the raw material of the proof."""
+    """What a search may take, and what it took: the raw material of the proof. Counts are candidates."""
 
-    groups: int = 0
-    """Groups whose bound met deadline and budget."""
-    groups_screened: int = 0
-    """Of these, groups that an achieved plan beats."""
+    until: float | None = None
+    """Time (of time.monotonic) at which to stop with what there is."""
+    progress: Callable[[str], None] = lambda text: None
+    open_candidates: int = 0
+    """Those whose bound meets deadline and budget."""
     screened: int = 0
-    """Rows that an achieved plain split beats."""
+    """Of these, the ones that an achieved plan beats by its quick bound."""
     bounded: int = 0
-    """Rows that no assignment fits, or that the bound which knows memory excludes."""
+    """And those that the bound which knows memory excludes."""
     solved: int = 0
     """Stage assignments solved by CP-SAT."""
+    out_of_time: bool = False
+    gap: float = 0.0
+    """(objective - bound) / objective of the plan that is returned."""
+
+    def check(self) -> None:
+        if self.until is not None and monotonic() > self.until:
+            self.out_of_time = True
+            raise OutOfTime
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.until is None else max(self.until - monotonic(), 0.01)
 
 
 def memory_limit(instance: Instance, rows: Candidates, limits: Limits) -> Array:
@@ -177,27 +209,60 @@ def best(table: Table, goal: Goal, mask: Mask | None = None, effort: Effort | No
     Groups are written down best first, a batch at a time; each batch is searched to the end, so that
     its best plan screens the groups that are left.
     """
-    effort = effort if effort is not None else Effort()
-    found = Found()
+    effort, found = effort if effort is not None else Effort(), Found()
     left = countable(goal, table.groups, mask)
     left = left[meets(table, goal, table.groups.take(left), table.group_bound[left])]
-    effort.groups += len(left)
-    batch = FIRST_EXPANSION
-    while True:
-        left = tighten_groups(table, goal, left, found, effort)
-        if not len(left):
-            winner = found.best(table, goal)
-            return None if winner is None else winner[1]
-        table.expand(left[:batch])
-        left, batch = left[batch:], batch * 2
-        index = countable(goal, table.rows, mask)
-        index = index[meets(table, goal, table.rows.take(index), table.estimates.bound[index])]
-        incumbent = best_plain(table, goal, index)
-        if incumbent is not None:
-            better = no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], incumbent)
-            effort.screened += int((~better).sum())
-            index = index[better]
-        resolve(table, goal, index, found, effort)
+    effort.open_candidates += candidates_in(table, left)
+    batch, index = FIRST_EXPANSION, np.empty(0, dtype=np.int64)
+    try:
+        while True:
+            left = tighten_groups(table, goal, left, found, effort)
+            if not len(left):
+                return found.plan(table, goal)
+            table.expand(left[:batch])
+            left, batch = left[batch:], batch * 2
+            index = promising(table, goal, mask, effort)
+            resolve(table, goal, index, found, effort)
+            effort.progress(f"{len(table.rows):,} candidates written down, {effort.solved} solved, {len(left):,} groups left")
+    except OutOfTime:
+        effort.gap = open_gap(table, goal, left, index, found)
+        return found.plan(table, goal)
+
+
+def candidates_in(table: Table, index: Array) -> int:
+    """Candidates that groups stand for."""
+    return int(count(table.instance, table.groups.take(index)).sum())
+
+
+def multiplicity(table: Table, index: Array) -> int:
+    """Candidates that rows stand for."""
+    rows = table.rows.take(index)
+    numbers = (rows.m_high - rows.m_low) // np.where(rows.vpp > 1, rows.pp, 1) + 1
+    return int((numbers * recompute_counts(table.instance)[rows.selective]).sum())
+
+
+def promising(table: Table, goal: Goal, mask: Mask | None, effort: Effort) -> Array:
+    """Rows written down whose bound is no worse than the best plain split of any of them."""
+    index = countable(goal, table.rows, mask)
+    index = index[meets(table, goal, table.rows.take(index), table.estimates.bound[index])]
+    incumbent = best_plain(table, goal, index)
+    if incumbent is None:
+        return index
+    better = no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], incumbent)
+    effort.screened += multiplicity(table, index[~better])
+    return index[better]
+
+
+def open_gap(table: Table, goal: Goal, left: Array, index: Array, found: Found) -> float:
+    """How far the best plan found may be from the best there is, by the bounds of all that is open."""
+    plan = found.plan(table, goal)
+    if plan is None:
+        return 0.0
+    achieved = float(sort_keys(table, goal, plan.row, np.array([plan.step]))[0][0])
+    bounds = [sort_keys(table, goal, table.groups.take(left), table.group_bound[left])[0]]
+    bounds.append(sort_keys(table, goal, table.rows.take(index), table.estimates.bound[index])[0])
+    least = min(float(b.min()) if len(b) else achieved for b in bounds)
+    return max(0.0, (achieved - least) / achieved)
 
 
 def tighten_groups(table: Table, goal: Goal, left: Array, found: Found, effort: Effort) -> Array:
@@ -208,7 +273,7 @@ def tighten_groups(table: Table, goal: Goal, left: Array, found: Found, effort: 
         alive = meets(table, goal, rows, bound)
         if winner is not None:
             alive &= no_worse(table, goal, rows, bound, (winner[1].row, winner[1].step))
-        effort.groups_screened += int((~alive).sum())
+        effort.screened += candidates_in(table, left[~alive])
         left = left[alive]
         order = np.lexsort(sort_keys(table, goal, table.groups.take(left), table.group_bound[left])[::-1])
         left = left[order]
@@ -280,15 +345,20 @@ class Found:
         first = np.lexsort(sort_keys(table, goal, table.rows.take(index), steps)[::-1])[0]
         return int(index[first]), self.plans[int(index[first])]
 
+    def plan(self, table: Table, goal: Goal) -> Plan | None:
+        winner = self.best(table, goal)
+        return None if winner is None else winner[1]
+
 
 def resolve(table: Table, goal: Goal, index: Array, found: Found, effort: Effort) -> None:
     """Chooses and solves rows of `index` until no bound is better than the best solved plan."""
     while True:
+        effort.check()
         index = tighten(table, goal, index, found, effort)
         chosen = pick(table, goal, index, found)
         if chosen is None or chosen in found.plans:
             return
-        plan = solve_row(table, goal, chosen, effort)
+        plan = solve_row(table, goal, chosen, effort, found.plan(table, goal))
         more = children(table, chosen, plan)
         index = np.concatenate([index[index != chosen], more])
         if plan is not None and meets(table, goal, plan.row, np.array([plan.step]))[0]:
@@ -304,7 +374,7 @@ def tighten(table: Table, goal: Goal, index: Array, found: Found, effort: Effort
         if best_yet is not None:
             plan = best_yet[1]
             alive &= no_worse(table, goal, table.rows.take(index), bound, (plan.row, plan.step))
-        effort.bounded += int((~alive).sum())
+        effort.bounded += multiplicity(table, index[~alive])
         index, bound = index[alive], bound[alive]
         order = np.lexsort(sort_keys(table, goal, table.rows.take(index), bound)[::-1])
         index = index[order]
@@ -374,15 +444,38 @@ def limits_of(limits: Limits) -> list[AtMost]:
     return posted
 
 
-def solve_row(table: Table, goal: Goal, index: int, effort: Effort) -> Plan | None:
-    """The row's exact plan at its largest number of micro-batches."""
+def solve_row(table: Table, goal: Goal, index: int, effort: Effort, incumbent: Plan | None) -> Plan | None:
+    """The row's exact plan at its largest number of micro-batches; None if it cannot beat the incumbent."""
     key = (index, goal.modes)
-    if key not in table.exact:
-        table.exact[key] = _solved(table, goal, index, effort)
-    return table.exact[key]
+    if key in table.exact:
+        return table.exact[key]
+    longest = longest_step(table, goal, index, incumbent)
+    plan = _solved(table, goal, index, effort, longest)
+    if plan is not None or longest == np.inf:
+        table.exact[key] = plan
+    return plan
 
 
-def _solved(table: Table, goal: Goal, index: int, effort: Effort) -> Plan | None:
+def longest_step(table: Table, goal: Goal, index: int, incumbent: Plan | None) -> float:
+    """A step beyond which a row is outside the limits or worse than the incumbent."""
+    row, unit = table.rows.take(slice(index, index + 1)), np.array([1.0])
+    seconds = float(economics.run_seconds(table.instance, row, unit)[0])
+    rent = table.instance.pools[int(row.pool[0])].price * float(row.num_gpus[0]) / 3600 * seconds
+    longest = [np.inf]
+    if goal.limits.deadline is not None:
+        longest.append(goal.limits.deadline / seconds)
+    if goal.limits.budget is not None:
+        longest.append(goal.limits.budget / rent)
+    first = goal.objective[0][0]
+    # A committed window makes the cost flat, so that plans with the same cost may differ in time.
+    flat = any(pool.committed for pool in table.instance.pools)
+    if incumbent is not None and goal.lexicographic and not (first == "cost" and flat):
+        best = float(sort_keys(table, goal, incumbent.row, np.array([incumbent.step]))[0][0])
+        longest.append(best / (rent if first == "cost" else seconds))
+    return float(min(longest)) * (1 + 1e-9)
+
+
+def _solved(table: Table, goal: Goal, index: int, effort: Effort, longest: float) -> Plan | None:
     instance = table.instance
     row = replace(table.rows.take(slice(index, index + 1)))
     row = replace(row, m_low=row.m_high)
@@ -403,7 +496,11 @@ def _solved(table: Table, goal: Goal, index: int, effort: Effort) -> Plan | None
         uniform=not instance.per_stage_recompute,
     )
     effort.solved += 1
-    stages = solve_stages(problem)
+    try:
+        stages = solve_stages(problem, effort.seconds_left, longest)
+    except TimeoutError:
+        effort.check()
+        raise
     return None if stages is None else priced(instance, row, stages)
 
 

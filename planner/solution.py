@@ -43,6 +43,8 @@ class Stage(Report):
     """Layers by kind (dense, moe), where the model has both."""
     chunks: tuple[NonNegativeInt, ...] = ()
     """Layers of each virtual stage of this rank, where the schedule is interleaved."""
+    recomputed_chunks: tuple[NonNegativeInt, ...] = ()
+    """Of these, layers that are recomputed in full."""
     memory_gib: NonNegativeFloat | None = None
     """Peak memory of a GPU of this rank."""
     micro_batch_time_s: NonNegativeFloat | None = None

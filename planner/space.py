@@ -15,7 +15,7 @@ walked in three steps, so that most of it is never written down:
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from math import lcm
+from math import lcm, prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -227,8 +227,8 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
     return Candidates.concatenate(parts)
 
 
-def count(instance: Instance, rows: Groups) -> int:
-    """Candidates that groups stand for: schedules x ZeRO stages x numbers of micro-batches x recompute modes."""
+def count(instance: Instance, rows: Groups) -> Array:
+    """Candidates that each group stands for: schedules x ZeRO stages x numbers of micro-batches x recompute modes."""
     schedules = np.zeros(len(rows), dtype=np.int64)
     for pp in np.unique(rows.pp):
         of = np.flatnonzero(rows.pp == pp)
@@ -238,6 +238,43 @@ def count(instance: Instance, rows: Groups) -> int:
         stages = [len(zero_stages(instance, int(pp), shards)) for shards in (1, 2)]
         sharded = np.array(stages)[np.minimum(rows.cp[of] * rows.dp[of], 2) - 1]
         schedules[of] = ((1 in chunks) * (high - low + 1) + interleaved) * sharded
+    return schedules * recompute_counts(instance)[rows.selective]
+
+
+def recompute_counts(instance: Instance) -> Array:
+    """Recompute modes that a row without and a row with selective recompute stands for."""
     permits = instance.narrowing.permits
-    modes = np.array([permits("recompute", "none") + permits("recompute", "full"), permits("recompute", "selective")])
-    return int((schedules * modes[rows.selective]).sum())
+    return np.array([permits("recompute", "none") + permits("recompute", "full"), permits("recompute", "selective")])
+
+
+def count_all(instance: Instance) -> int:
+    """All valid candidates of all pools."""
+    total = 0
+    for pool in instance.pools:
+        keys = layer_keys(instance, pool)
+        rows = groups(instance, keys, np.ones(len(keys), dtype=np.int64))
+        total += int(count(instance, rows).sum())
+    return total
+
+
+def lattice_size(instance: Instance) -> int:
+    """Combinations of decision values before any rule: what a naive enumeration would go through."""
+    architecture, allowed = instance.architecture, instance.narrowing.allowed
+    experts = architecture.moe.experts if architecture.moe else 1
+    total = 0
+    for pool in instance.pools:
+        values = {
+            "tp": len(tensor_parallel_sizes(architecture, pool.fabric.domain)),
+            "cp": len(context_parallel_sizes(instance.seq_len)),
+            "pp": architecture.layers,
+            "vpp": architecture.layers,
+            "nodes": pool.max_nodes - pool.min_nodes + 1,
+            "ep": len(divisors(experts)),
+            "etp": 2 if architecture.moe else 1,
+            "micro_batch": len(MICRO_BATCHES),
+            "num_microbatches": instance.max_batch,
+            "zero": 4,
+            "recompute": 3,
+        }
+        total += prod(len(allowed[name]) if name in allowed else number for name, number in values.items())
+    return total

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from costmodel.architecture import Architecture
 from costmodel.pipeline import chunk_range, micro_batches_in_flight
 from costmodel.stage import PerLayer, StageRates
-from planner.bound import least_slowest
+from planner.bound import recompute_cases, slowest_rank_bound
 
 Array = NDArray[Any]
 TIME_UNITS = 1 << 22
 """The slowest stage in integer units: rounding stays below 1e-5 of a step even with 100 layers a rank."""
+RELATIVE_GAP = 1e-7
+"""Assignments closer than this are the same to anyone who reads the plan."""
 BYTES = 1 << 16
 """Unit of memory in the model; every coefficient is rounded up, so that an assignment that fits here fits."""
 
@@ -49,6 +51,21 @@ class StageProblem:
     """Layers that may be recomputed: none, some or all."""
     uniform: bool
     """Whether every virtual stage recomputes the same number of layers (or all it has)."""
+
+    @property
+    def totals(self) -> Array:
+        """Layers of each kind."""
+        pattern = self.architecture.pattern()
+        return np.array([pattern.count(kind) for kind in self.architecture.kinds])
+
+    @property
+    def slowest(self) -> float:
+        """Least seconds of the slowest rank (bound.slowest_rank_bound)."""
+        vpp = np.array([self.vpp])
+        cases = recompute_cases(self.recompute, self.uniform, self.architecture.layers, self.pp, vpp)
+        return slowest_rank_bound(
+            self.rates, self.totals, self.pp, self.vpp, self.num_microbatches, self.memory_limit, cases
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,22 +196,43 @@ def up(value: float) -> int:
     return int(-(-float(value) // BYTES))
 
 
-def add_objective(stages: StageModel, unit: float) -> None:
-    """(m*v - 1)*slowest + total + v*worst end of step, then as few recomputed layers as can be."""
+def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
+    """(m*v - 1)*slowest + total + v*worst end of step, then as few recomputed layers as can be.
+
+    Returns the first part, which is v times the step in integer units, less what no assignment changes.
+    """
     problem, rates, model = stages.problem, stages.problem.rates, stages.model
     ranks = range(problem.pp)
     busy = [_linear(stages, rank, rates.work, rates.recompute, unit) for rank in ranks]
     slowest = model.new_int_var(0, TIME_UNITS << 8, "slowest")
-    floor = least_slowest(rates, _totals(problem.architecture), problem.pp, problem.vpp)
-    model.add(slowest >= integer(floor, unit) - problem.architecture.layers)
+    layers = problem.architecture.layers
+    # Each integer rate is off by half a unit at most.
+    model.add(slowest >= max(0, integer(floor, unit) - 2 * layers))
     end = model.new_int_var(-TIME_UNITS << 8, TIME_UNITS << 8, "end_of_step")
+    model.add(end >= integer(_least_end(rates, layers, problem.pp), unit) - 2 * layers)
     for rank in ranks:
         model.add(slowest >= busy[rank])
         for piece, again in end_of_step_pieces(rates):
             model.add(end >= _linear(stages, rank, piece, again, unit))
     m, v = problem.num_microbatches, problem.vpp
     step = (m * v - 1) * slowest + sum(busy) + v * end
-    model.minimize(step * (problem.architecture.layers + 1) + sum(stages.recomputed))
+    model.minimize(step * (layers + 1) + sum(stages.recomputed))
+    return step
+
+
+def integer_step(problem: StageProblem, seconds: float, unit: float) -> int:
+    """The value of the objective's first part at a step of so many seconds, with room for rounded rates."""
+    rates, m = problem.rates, problem.num_microbatches
+    given = m * float(rates.p2p_steady) + (problem.pp - 1) * float(rates.p2p_fill) + float(rates.fixed)
+    value = (seconds / float(rates.scale) - given) * problem.vpp / unit
+    room = 2 * problem.architecture.layers * (m * problem.vpp + problem.pp)
+    return int(min(max(value + room, -(1 << 50)), 1 << 50))
+
+
+def _least_end(rates: StageRates, layers: int, pp: int) -> float:
+    """Some rank holds ceil(L/p) layers or more: what their exposed traffic and optimizer take at least."""
+    shown = rates.exposed_floor * (rates.reduce.kinds + rates.gather.kinds) + rates.optimizer.kinds
+    return -(-layers // pp) * float(shown.min())
 
 
 def end_of_step_pieces(rates: StageRates) -> list[tuple[PerLayer, Array]]:
@@ -228,26 +266,29 @@ def _linear(stages: StageModel, rank: int, rates: PerLayer, again: Array, unit: 
     return held + redone + integer(ends, unit)
 
 
-def _totals(architecture: Architecture) -> Array:
-    pattern = architecture.pattern()
-    return np.array([pattern.count(kind) for kind in architecture.kinds])
-
-
-def solve_stages(problem: StageProblem, seconds: float | None = None) -> StagePlan | None:
-    """The assignment with the shortest step, proven; None if none fits.
+def solve_stages(
+    problem: StageProblem, seconds: float | None = None, longest: float = float("inf")
+) -> StagePlan | None:
+    """The assignment with the shortest step, proven; None if none fits or none is below `longest` seconds.
 
     Raises TimeoutError when `seconds` pass without a proof.
     """
     from ortools.sat.python import cp_model
 
+    floor = problem.slowest
+    if floor == float("inf"):
+        return None
+    unit = max(floor, 1e-9) / TIME_UNITS
     stages = StageModel(problem)
     add_memory(stages)
-    floor = least_slowest(problem.rates, _totals(problem.architecture), problem.pp, problem.vpp)
-    add_objective(stages, max(float(floor), 1e-9) / TIME_UNITS)
+    step = add_objective(stages, floor, unit)
+    if longest < float("inf"):
+        stages.model.add(step <= integer_step(problem, longest, unit))
     solver = cp_model.CpSolver()
     # One worker and a fixed seed: the same problem gets the same plan on every machine.
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
+    solver.parameters.relative_gap_limit = RELATIVE_GAP
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(stages.model)

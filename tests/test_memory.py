@@ -240,7 +240,9 @@ def test_a_stage_that_recomputes_rebuilds_one_layer_at_a_time() -> None:
     run = a_run("llama-7b", pp=2, num_microbatches=4)
     rates, layers = stage_rates(run), np.array([16, 16])
     none, some = (
-        stage_memory(replace(rates, loss=0 * rates.loss), stage_split(run.architecture, 2, 1, 4, layers, again))
+        stage_memory(
+            replace(rates, loss=0 * rates.loss), stage_split(run.architecture, 2, 1, 4, layers, again)
+        )
         for again in (None, np.array([0, 1]))
     )
     saved = rates.kept.kinds[0] - rates.checkpoint[0] - rates.rebuilt

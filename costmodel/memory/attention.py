@@ -16,7 +16,8 @@ def attention_bytes(run: Run) -> Column:
     """
     a, p = run.architecture, run.stack.memory
     low, again = is_low_precision(run.precision), "core_attn" in run.recompute_modules
-    output = (0 if low and again else BF16 * a.v_width) + (p.fp8_input_bytes * a.v_width if low else 0)
+    quantised = low and p.fp8_input_bytes < BF16
+    output = (0 if quantised and again else BF16 * a.v_width) + quantised * p.fp8_input_bytes * a.v_width
     core = output + (0 if again else statistics(run))
     return core * run.tokens / run.tp + (latent_bytes(run) if a.mla else _query_key_value(run))
 

@@ -6,10 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodel.memory.figures import reported_bytes
+from costmodel.memory.profile import Figure
 from costmodel.memory.shape import scaled
 from costmodel.memory.states import states
 from costmodel.run import Run
-from costmodel.stage import Array, PerLayer, StageRates, StageSplit, stage_memory, stage_sum
+from costmodel.stage import (
+    Array,
+    PerLayer,
+    StageRates,
+    StageSplit,
+    allocated_memory,
+    stage_memory,
+    stage_sum,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +53,22 @@ def peak_by_category(run: Run, rates: StageRates, split: StageSplit) -> PeakMemo
         "weights": fullest(stage_sum(parts.weights, split)),
         "gradients": fullest(stage_sum(parts.gradients, split)),
         "optimizer": fullest(stage_sum(parts.optimizer, split)),
-        "activations": fullest(stage_memory(_without_transients(_allocated_only(rates)), split)),
-        "buffers": fullest(stage_memory(_without_kept(_allocated_only(rates)), split)),
+        "activations": fullest(allocated_memory(_without_transients(_without_states(rates)), split)),
+        "buffers": fullest(allocated_memory(_without_kept(_without_states(rates)), split)),
     }
     total = fullest(peaks)
     return PeakMemory(**categories, overhead=total - sum(categories.values()), total=total, rank=rank)
 
 
-def _allocated_only(rates: StageRates) -> StageRates:
-    """The rates without states, fragmentation and fixed bytes."""
-    return replace(
-        rates, states=_nothing(rates.states), overhead=0.0, fixed_bytes=np.zeros_like(rates.fixed_bytes)
-    )
+def as_reported(run: Run, memory: PeakMemory, figure: Figure) -> PeakMemory:
+    """The same peak as a tool shows it: what is not allocated bytes becomes that tool's overhead."""
+    allocated = memory.total - memory.overhead
+    total = reported_bytes(run, allocated, figure)
+    return replace(memory, overhead=total - allocated, total=total)
+
+
+def _without_states(rates: StageRates) -> StageRates:
+    return replace(rates, states=_nothing(rates.states))
 
 
 def _without_transients(rates: StageRates) -> StageRates:

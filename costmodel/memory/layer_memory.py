@@ -36,7 +36,8 @@ class LayerMemory:
     output: Array
     """Kept output of a virtual stage for a micro-batch in flight."""
     gathered: Array
-    """Layers that are gathered at once under ZeRO-3."""
+    """Layers that are gathered at once under ZeRO-3, without their experts."""
+    gathered_experts: Array
     gathered_head: Array
 
     def take(self, index: NDArray[np.int64] | int) -> LayerMemory:
@@ -58,7 +59,7 @@ def layer_memory(run: Run) -> LayerMemory:
         return np.broadcast_to(np.asarray(value, dtype=float), (*shape, *more))
 
     kinds, kept = len(run.architecture.kinds), kept_bytes(run)
-    gathered, gathered_head = gathered_bytes(run)
+    gathered, gathered_experts, gathered_head = gathered_bytes(run)
     return LayerMemory(
         kept=PerLayer(full(kept.kinds, kinds), full(kept.first), full(kept.last)),
         checkpoint=full(checkpoint_bytes(run), kinds),
@@ -67,6 +68,7 @@ def layer_memory(run: Run) -> LayerMemory:
         rebuilt=full(rebuilt_bytes(run)),
         output=full(stage_output_bytes(run)),
         gathered=full(gathered),
+        gathered_experts=full(gathered_experts),
         gathered_head=full(gathered_head),
     )
 
@@ -76,7 +78,7 @@ def on_stages(run: Run, of: LayerMemory) -> LayerMemory:
 
     A virtual stage's kept output is spread over its L/(p*v) layers. With a share x of activations
     offloaded (1 - x) stays, and of the rest one virtual stage at a time is back on the GPU. Under
-    ZeRO-3 gathered weights join the transients.
+    ZeRO-3 gathered weights join the transients, as far as several ranks share them.
     """
     stages = run.pp * run.vpp / run.architecture.layers
     if run.stack.memory.stage_output_kept:
@@ -87,9 +89,11 @@ def on_stages(run: Run, of: LayerMemory) -> LayerMemory:
         chunk = run.offload * reduce(np.maximum, np.moveaxis(of.kept.kinds, -1, 0)) / stages
         kept = replace(of.kept, kinds=(1 - run.offload) * of.kept.kinds)
         of = replace(of, kept=kept, working=of.working + chunk, loss=of.loss + chunk)
-    whole = np.greater_equal(run.zero, 3)
+    whole = np.greater_equal(run.zero, 3) & np.greater(run.state_shards, 1)
     if not whole.any():  # saves passes over memory
         return of
     gathered = whole * of.gathered
+    if run.architecture.moe:
+        gathered = gathered + (whole & np.greater(run.expert_shards, 1)) * of.gathered_experts
     loss = of.loss + gathered + whole * of.gathered_head
     return replace(of, working=of.working + gathered, loss=loss)

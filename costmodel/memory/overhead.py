@@ -11,11 +11,15 @@ from hardware.accelerator import Accelerator
 
 
 def fixed_bytes(run: Run) -> Array:
-    """Context and communicators: fixed + group_bytes * (groups among TP, CP, PP, DP and EP of size > 1)."""
+    """Context and communicators: fixed + group_bytes * communicators."""
     p = run.stack.memory
+    return np.asarray(p.fixed_bytes + p.group_bytes * communicators(run))
+
+
+def communicators(run: Run) -> Array:
+    """Groups among TP, CP, PP, DP and EP with more than one rank."""
     sizes = (run.tp, run.cp, run.pp, run.dp, run.ep)
-    groups = sum((np.asarray(size) > 1).astype(float) for size in sizes)
-    return np.asarray(p.fixed_bytes + p.group_bytes * groups)
+    return np.asarray(sum((np.asarray(size) > 1).astype(float) for size in sizes))
 
 
 def usable_bytes(gpu: Accelerator) -> float:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+
+Figure = Literal["allocated", "reserved", "device"]
+"""Bytes in tensors, of the caching allocator, or in use on the GPU."""
 
 
 class MemoryProfile(BaseModel):
@@ -83,6 +88,8 @@ class MemoryProfile(BaseModel):
     """Per parameter of a stage that stays gathered between micro-batches (ZeRO-3 with pp > 1)."""
 
     # overhead
+    figure: Figure = "allocated"
+    """How peaks of this software are usually told; see `figures.yaml`."""
     fragmentation: NonNegativeFloat
     """Share of allocated bytes that the caching allocator cannot hand out."""
     fixed_bytes: NonNegativeFloat

@@ -146,8 +146,9 @@ def _tables_on_last_stage(run: Run) -> Column:
 def _gathered_for_pipeline(run: Run, local: LocalParameters) -> PerLayer:
     """What ZeRO-3 leaves gathered between micro-batches of a pipeline, if the stack does."""
     gathers = (np.asarray(run.zero) >= 3) & (np.asarray(run.pp) > 1)
-    whole = add(add(local.layers, local.experts), local.vocabulary)
-    return scaled(whole, np.where(gathers, run.stack.memory.pipeline_gathered_bytes, 0.0))
+    each = np.where(gathers, run.stack.memory.pipeline_gathered_bytes, 0.0)
+    shared = scaled(add(local.layers, local.vocabulary), each * (np.asarray(run.state_shards) > 1))
+    return add(shared, scaled(local.experts, each * (np.asarray(run.expert_shards) > 1)))
 
 
 def _on_gpu(

@@ -88,8 +88,8 @@ def _parameters_by_shape(run: Run, kind: LayerKind) -> Column:
     return (layer.attention + layer.ffn) / run.tp + expert
 
 
-def gathered_bytes(run: Run) -> tuple[Array, Array]:
-    """Weights that ZeRO-3 has gathered at once: whole layers on every stage, and the head on the last.
+def gathered_bytes(run: Run) -> tuple[Array, Array, Array]:
+    """Weights that ZeRO-3 has gathered at once: whole layers, their experts, and on the last stage the head.
 
     gathered_layers * w * (largest layer); V_pad*d/tp * 2: the head stays BF16.
     """
@@ -97,10 +97,13 @@ def gathered_bytes(run: Run) -> tuple[Array, Array]:
     element = p.gather_bytes
     if is_low_precision(run.precision) and p.fp8_gather_bytes is not None:
         element = p.fp8_gather_bytes
-    head = BF16 * padded_vocab(run) * run.architecture.hidden / run.tp
-    return p.gathered_layers * element * _largest(run, _local_layer), np.asarray(head)
+    held, head = p.gathered_layers * element, BF16 * padded_vocab(run) * run.architecture.hidden / run.tp
+    return held * _largest(run, _local_layer), held * _largest(run, _local_experts), np.asarray(head)
 
 
 def _local_layer(run: Run, kind: LayerKind) -> Column:
-    parameters = layer_parameters(run.architecture, kind)
-    return without_experts(run, parameters) + parameters.experts / (run.ep * run.etp)
+    return without_experts(run, layer_parameters(run.architecture, kind))
+
+
+def _local_experts(run: Run, kind: LayerKind) -> Column:
+    return layer_parameters(run.architecture, kind).experts / (run.ep * run.etp)

@@ -22,5 +22,8 @@ def accelerator_of(gpu: str, variant: str | None) -> Accelerator:
     except UnknownAccelerator as error:
         hint = f"did you mean {' or '.join(map(repr, error.likely))}?" if error.likely else ""
         raise Refused(
-            f"found {shown(gpu)}, which is no GPU of the catalogue", ", ".join(accelerator_names()), hint, ("gpu",)
+            f"found {shown(gpu)}, which is no GPU of the catalogue",
+            ", ".join(accelerator_names()),
+            hint,
+            ("gpu",),
         ) from None

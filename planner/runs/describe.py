@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,8 +24,10 @@ from planner.runs.recompute import recompute_of
 from planner.runs.software import stack_of
 
 FULL_SHARDING = 3
-MICROBATCHES_A_STAGE = 2
-"""Micro-batches a pipeline stage that are assumed where their size is not given (sharded stacks)."""
+MICROBATCHES_A_RANK = 1
+"""Micro-batches for each pipeline rank where their size is not given (torchtitan's default)."""
+INTERLEAVED = 2
+"""Virtual stages of an interleaved schedule where their number is not given (torchtitan's default)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,13 @@ def described(written: Mapping[str, Any], label: str) -> DescribedRun:
     warnings += assumed
     columns, assumed = _columns(facts, architecture, stack)
     warnings += assumed
-    layers = layers_of_stages(architecture, columns["pp"] * columns["vpp"], facts.pp_layout, facts.embedding_slots)
+    layers = layers_of_stages(
+        architecture,
+        columns["pp"] * columns["vpp"],
+        facts.pp_layout,
+        facts.embedding_slots,
+        stack.pipeline.deals,
+    )
     sharded = stack.family == "fsdp" or columns["zero"] == FULL_SHARDING
     modules, recomputed, assumed = recompute_of(facts, layers, fully_sharded=sharded)
     warnings += assumed
@@ -112,10 +121,12 @@ def _columns(facts: RunFacts, architecture: Architecture, stack: Stack) -> tuple
     if facts.dp is not None and facts.dp != dp:
         warnings.append(f"dp: {facts.dp} given; num_gpus/(tp*cp*pp) = {dp} is used")
     if facts.tp > architecture.heads:
-        raise Refused(f"tp {facts.tp} exceeds {architecture.heads} heads", "a divisor of heads", where=("tp",))
-    vpp = facts.vpp or 1
+        raise Refused(
+            f"tp {facts.tp} exceeds {architecture.heads} heads", "a divisor of heads", where=("tp",)
+        )
+    vpp = facts.vpp or (INTERLEAVED if facts.schedule == "interleaved" and facts.pp > 1 else 1)
     if facts.vpp is None and facts.pp > 1:
-        warnings.append("vpp: not given; 1")
+        warnings.append(f"vpp: not given; {vpp}")
     zero = facts.zero_stage
     if zero is None:
         zero = FULL_SHARDING if stack.family == "fsdp" else 1
@@ -129,7 +140,13 @@ def _columns(facts: RunFacts, architecture: Architecture, stack: Stack) -> tuple
             f"{microbatches} micro-batches of {micro_batch} on {dp} replicas are used"
         )
     columns: dict[str, Any] = {"tp": facts.tp, "cp": facts.cp, "pp": facts.pp, "vpp": vpp, "dp": dp}
-    columns |= {"ep": ep, "etp": etp, "micro_batch": micro_batch, "num_microbatches": microbatches, "zero": zero}
+    columns |= {
+        "ep": ep,
+        "etp": etp,
+        "micro_batch": micro_batch,
+        "num_microbatches": microbatches,
+        "zero": zero,
+    }
     if facts.fsdp_shard is not None:
         columns["shard_ranks"] = facts.fsdp_shard
     return columns, warnings
@@ -141,7 +158,8 @@ def _expert_groups(facts: RunFacts, architecture: Architecture, warnings: list[s
         return 1, 1
     ep = facts.ep
     if ep is None:
-        ep = 1 if facts.dispatcher in (None, "alltoall") else facts.gpus_per_node or 1
+        ranks = facts.num_gpus // facts.pp
+        ep = 1 if facts.dispatcher in (None, "alltoall") else gcd(ranks, architecture.moe.experts)
         warnings.append(f"ep: not given; {ep}")
     etp = facts.etp
     if etp is None:
@@ -150,9 +168,13 @@ def _expert_groups(facts: RunFacts, architecture: Architecture, warnings: list[s
             warnings.append(f"etp: not given; {etp}, as tp")
     ranks = facts.num_gpus // facts.pp
     if ranks % (ep * etp):
-        raise Refused(f"ep*etp = {ep * etp} does not divide the {ranks} GPUs of a stage", "a divisor", where=("ep",))
+        raise Refused(
+            f"ep*etp = {ep * etp} does not divide the {ranks} GPUs of a stage", "a divisor", where=("ep",)
+        )
     if architecture.moe.experts % ep:
-        raise Refused(f"ep {ep} does not divide {architecture.moe.experts} experts", "a divisor", where=("ep",))
+        raise Refused(
+            f"ep {ep} does not divide {architecture.moe.experts} experts", "a divisor", where=("ep",)
+        )
     return ep, etp
 
 
@@ -160,7 +182,7 @@ def _default_micro_batch(facts: RunFacts, stack: Stack, dp: int, warnings: list[
     """One sequence; in fully sharded stacks the replica's whole batch, in parts that fill a pipeline."""
     size = 1
     if stack.family == "fsdp":
-        parts = MICROBATCHES_A_STAGE * facts.pp if facts.pp > 1 else 1
+        parts = MICROBATCHES_A_RANK * facts.pp if facts.pp > 1 else 1
         size = max(1, facts.global_batch // (dp * parts))
     warnings.append(f"micro_batch: not given; {size}")
     return size

@@ -6,10 +6,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from costmodel.memory.profile import Figure
+
 Dispatcher = Literal["alltoall", "deepep", "hybridep"]
 Graphs = Literal["none", "router", "attention_router", "full"]
 Routing = Literal["balanced", "natural", "capacity"]
-Schedule = Literal["1f1b", "interleaved", "zb-1p", "zb-2p", "zb-v", "dualpipe"]
+Schedule = Literal["1f1b", "interleaved", "zb-1p", "zb-2p", "zb-v"]
 Task = Literal["pretrain", "sft", "lora"]
 Zero = Literal[0, 1, 2, 3]
 
@@ -81,6 +83,11 @@ class RunFacts(BaseModel):
     offload_fraction: float | None = Field(default=None, ge=0, le=1)
     """Share of activations that is offloaded to the host."""
     schedule: Schedule | None = None
+    memory_figure: Figure | None = None
+    """How the run's peak memory is told: bytes allocated, reserved by the allocator, or in use on the device
+    (nvidia-smi). Else as its software usually does."""
+    peak_memory_note: str | None = None
+    """How a measured peak was read: free text that may name the figure."""
 
     notes: str | None = None
     """Free text; what it says about the keys above is read where they are not given."""

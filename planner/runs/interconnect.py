@@ -10,7 +10,7 @@ from hardware.accelerator import Accelerator
 BITS = 8
 GIGA = 1e9
 SPEED = r"(\d+(?:\.\d+)?)\s*G(?:b(?:it)?(?:/s|ps)?(?:/sec)?)?\b"
-COUNTED = re.compile(rf"(\d+)\s*x\s*(?:[A-Za-z][\w-]*\s+)*{SPEED}", re.IGNORECASE)
+COUNTED = re.compile(rf"(\d+)\s*x\s*(?:[A-Za-z][\w-]*\s+)*\(?{SPEED}", re.IGNORECASE)
 """`8x400 Gbit/s`, `4x ConnectX-7 IB NDR 400Gb/s`, `4x100Gb RoCE`."""
 PER_NODE = re.compile(rf"{SPEED}[^,;]*\bper\s+node|EFA\s+{SPEED}", re.IGNORECASE)
 PER_GPU = re.compile(rf"{SPEED}[^,;]*\bper\s+GPU", re.IGNORECASE)
@@ -39,7 +39,9 @@ def nic_per_gpu(text: str | None, node: int, usual: float, *, needed: bool) -> t
     NIC of that speed a GPU, no more than usual, where only a speed is.
     """
     if text is None:
-        told = [f"interconnect: not given; the usual {usual * BITS / GIGA:.0f} Gbit/s a GPU"] if needed else []
+        told = (
+            [f"interconnect: not given; the usual {usual * BITS / GIGA:.0f} Gbit/s a GPU"] if needed else []
+        )
         return usual, told
     chosen = COMPUTE.search(text)
     part = chosen.group(1) if chosen else text
@@ -55,6 +57,4 @@ def nic_per_gpu(text: str | None, node: int, usual: float, *, needed: bool) -> t
         return float(bare.group(1)) * GIGA / BITS, [
             f"interconnect: {text!r} names no count; one NIC of {bare.group(1)} Gbit/s a GPU"
         ]
-    return usual, [
-        f"interconnect: {text!r} names no speed; the usual {usual * BITS / GIGA:.0f} Gbit/s a GPU"
-    ]
+    return usual, [f"interconnect: {text!r} names no speed; the usual {usual * BITS / GIGA:.0f} Gbit/s a GPU"]

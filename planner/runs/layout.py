@@ -5,32 +5,46 @@ from __future__ import annotations
 import re
 
 from costmodel.architecture import Architecture
+from costmodel.parameters import layer_parameters
 from costmodel.pipeline import plain_layers
+from costmodel.stack_parts import Deals
 from planner.errors import Refused
 
 ENDS = 2
 """Embedding and loss, where each takes the place of a layer."""
 GROUP = re.compile(r"\(([^()]*)\)\*(\d+)")
 REPEAT = re.compile(r"([A-Za-z])\*(\d+)")
-LONGEST = 100_000
+LONGEST = 10_000
+"""Characters that no written layout of a real model needs."""
 
 
 def layers_of_stages(
-    architecture: Architecture, stages: int, layout: str | None, embedding_slots: bool | None
+    architecture: Architecture,
+    stages: int,
+    layout: str | None,
+    embedding_slots: bool | None,
+    deals: Deals = "middle",
 ) -> list[int]:
     """Layers of each of `stages` virtual stages.
 
     A written layout decides. Else: equal where they divide; one fewer on the first and the last stage
     where layers + 2 divide (or when the run says that the ends take a slot); DeepSeek-V3's rule,
     ceil(L/stages) on each stage and the rest on the last, for models with MTP modules or leading dense
-    layers; else as even as can be, the remainder in the middle.
+    layers; else as even as can be, the remainder in the middle or, where the framework deals so, last.
+    nanotron evens out parameters instead.
     """
     layers = architecture.layers
-    if stages > layers:
-        raise Refused(f"{stages} virtual stages for {layers} layers", "at most one stage a layer", where=("pp",))
+    if stages > layers + ENDS:
+        raise Refused(
+            f"{stages} virtual stages for {layers} layers",
+            "a layer a stage, embedding and loss included",
+            where=("pp",),
+        )
     if layout is not None:
         return written_layout(layout, layers, stages)
-    slots = (layers + ENDS) % stages == 0 and (layers + ENDS) // stages > 1
+    if deals == "parameters":
+        return even_parameters(architecture, stages)
+    slots = (layers + ENDS) % stages == 0
     if slots and (layers % stages or embedding_slots):
         each = (layers + ENDS) // stages
         split = [each] * stages
@@ -41,12 +55,22 @@ def layers_of_stages(
         return [layers // stages] * stages
     if _heavy_end(architecture):
         return front_loaded(layers, stages)
-    return plain_layers(layers, stages).tolist()
+    split = plain_layers(layers, stages)
+    return sorted(split.tolist()) if deals == "late" else split.tolist()
 
 
 def _heavy_end(architecture: Architecture) -> bool:
     moe = architecture.moe
     return bool(moe and (architecture.mtp_layers or moe.first_dense_layers))
+
+
+def even_parameters(architecture: Architecture, stages: int) -> list[int]:
+    """Cuts at the layers nearest to equal shares of the parameters, where the LM head counts V*d."""
+    layers = architecture.layers
+    each = sum(layer_parameters(architecture, kind).total for kind in architecture.pattern()) / layers
+    share = (layers + architecture.vocab * architecture.hidden / each) / stages
+    cuts = [min(round(share * stage), layers) for stage in range(1, stages)] + [layers]
+    return [end - start for start, end in zip([0, *cuts], cuts, strict=False)]
 
 
 def front_loaded(layers: int, stages: int) -> list[int]:
@@ -62,11 +86,9 @@ def front_loaded(layers: int, stages: int) -> list[int]:
 def written_layout(text: str, layers: int, stages: int) -> list[int]:
     """Layers of each stage of a Megatron-Core layout: `|` ends a stage, `t` is a layer, `x*n` repeats."""
     expanded = text.strip().rstrip(";")
-    while match := GROUP.search(expanded):
+    while (match := GROUP.search(expanded)) and len(match.group(1)) * int(match.group(2)) < LONGEST:
         expanded = expanded[: match.start()] + match.group(1) * int(match.group(2)) + expanded[match.end() :]
-        if len(expanded) > LONGEST:
-            break
-    expanded = REPEAT.sub(lambda match: match.group(1) * min(int(match.group(2)), LONGEST), expanded)
+    expanded = REPEAT.sub(lambda match: match.group(1) * min(int(match.group(2)), layers + 1), expanded)
     split = [stage.count("t") for stage in expanded.split("|")]
     if len(split) != stages or sum(split) != layers:
         raise Refused(

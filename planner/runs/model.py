@@ -51,5 +51,3 @@ def _details(shapes: tuple[Any, ...], moe: bool) -> dict[str, Any]:
         if tuple(getattr(card, field) for field in SHAPES) == shapes and (card.moe is not None) == moe:
             return {field: getattr(card, field) for field in DETAILS}
     return {}
-
-

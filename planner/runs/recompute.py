@@ -51,9 +51,7 @@ def _modules(detail: str) -> frozenset[str] | None:
         names = [name.strip() for name in listed.group(1).split(",")]
         for name in names:
             if name not in KNOWN:
-                raise Refused(
-                    f"found module {name!r}", ", ".join(sorted(KNOWN)), where=("recompute_detail",)
-                )
+                raise Refused(f"found module {name!r}", ", ".join(sorted(KNOWN)), where=("recompute_detail",))
         return frozenset(names)
     for pattern, names in PHRASES:
         if re.search(pattern, detail, re.IGNORECASE):

@@ -32,15 +32,19 @@ class Rule(BaseModel):
     profile: str
     before: str | None = None
     flash: bool | None = None
+    network: str | None = None
     latent: bool | None = None
     generation: str | None = None
 
     def fits(self, facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> bool:
-        if not re.search(self.framework, facts.framework or "", re.IGNORECASE):
+        named = f"{facts.framework or ''}; {facts.software or ''}"
+        if not re.search(self.framework, named, re.IGNORECASE):
             return False
         if self.before is not None and not _older(facts, self.before):
             return False
         if self.flash is not None and self.flash != (facts.flash_attention is not False):
+            return False
+        if self.network is not None and not re.search(self.network, facts.interconnect or "", re.IGNORECASE):
             return False
         if self.latent is not None and self.latent != (architecture.mla is not None):
             return False
@@ -63,17 +67,20 @@ def _older(facts: RunFacts, than: str) -> bool:
     return known is not None and limit is not None and known < limit
 
 
-def stack_of(facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> tuple[Stack, list[str]]:
-    """The profile that the run's framework means, with the run's own settings, and what was assumed."""
+def profile_of(facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> tuple[str, list[str]]:
+    """Name of the profile that the run's framework means, and what was assumed."""
     for rule in rules():
         if rule.fits(facts, architecture, gpu):
-            profile, warnings = rule.profile, []
-            break
-    else:
-        known = f"{facts.framework!r} is not known" if facts.framework else "not given"
-        profile, warnings = DEFAULT, [f"framework: {known}; the profile {DEFAULT}"]
-    overrides, more = own_settings(facts, architecture, load_stack(profile), gpu)
-    return changed(profile, tuple(sorted(overrides.items()))), warnings + more
+            return rule.profile, []
+    known = f"{facts.framework!r} is not known" if facts.framework else "not given"
+    return DEFAULT, [f"framework: {known}; the profile {DEFAULT}"]
+
+
+def stack_of(facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> tuple[Stack, list[str]]:
+    """The profile of the run's framework with the run's own settings, and what was assumed."""
+    profile, warnings = profile_of(facts, architecture, gpu)
+    own, more = own_settings(facts, architecture, load_stack(profile), gpu)
+    return _changed(profile, tuple(sorted(own.items()))), warnings + more
 
 
 def own_settings(
@@ -103,11 +110,24 @@ def own_settings(
         own[f"gemm.factor.{gpu.generation}"] = halved
         warnings.append("precision: TF32 is priced as BF16 at half the rate")
     if architecture.moe:
-        _experts(facts, stack, gpu, own, warnings)
+        _experts(facts, architecture, stack, gpu, own, warnings)
     return own, warnings
 
 
-def _experts(facts: RunFacts, stack: Stack, gpu: Accelerator, own: Overrides, warnings: list[str]) -> None:
+def usual_routing(architecture: Architecture, stack: Stack) -> str:
+    """How tokens are routed in runs that do not say so."""
+    experts = architecture.moe.experts if architecture.moe else 0
+    return "capacity" if experts <= stack.expert_parallel.capacity_experts else stack.expert_parallel.routing
+
+
+def _experts(
+    facts: RunFacts,
+    architecture: Architecture,
+    stack: Stack,
+    gpu: Accelerator,
+    own: Overrides,
+    warnings: list[str],
+) -> None:
     """Dispatcher, overlap and routing of a MoE run."""
     if facts.dispatcher is not None:
         own["expert_parallel.dispatcher"] = "alltoall" if facts.dispatcher == "alltoall" else "deepep"
@@ -117,14 +137,13 @@ def _experts(facts: RunFacts, stack: Stack, gpu: Accelerator, own: Overrides, wa
         own["expert_parallel.overlap"] = facts.ep_overlap
     elif facts.dispatcher is None and stack.expert_parallel.dispatcher == "deepep":
         own["expert_parallel.overlap"] = (facts.vpp or 1) > 1 and _leaves_domain(facts, gpu)
-    if facts.routing == "capacity":
-        own["expert_parallel.dropped_tokens"] = True
-    elif facts.routing == "natural":
-        own["expert_parallel.imbalance"] = stack.expert_parallel.natural_imbalance
-    elif facts.routing == "balanced":
-        own["expert_parallel.imbalance"] = 1.0
-    else:
-        warnings.append(f"routing: not given; {stack.expert_parallel.imbalance:g} times the mean on the fullest rank")
+    routing = facts.routing or usual_routing(architecture, stack)
+    if facts.routing is None:
+        warnings.append(f"routing: not given; {routing}, as {stack.name} has it")
+    own["expert_parallel.dropped_tokens"] = routing == "capacity"
+    own["expert_parallel.imbalance"] = (
+        stack.expert_parallel.natural_imbalance if routing == "natural" else 1.0
+    )
     if facts.permute_fusion is False:
         own["elementwise.permute_passes"] = stack.elementwise.unfused_permute_passes
 
@@ -135,10 +154,13 @@ def _leaves_domain(facts: RunFacts, gpu: Accelerator) -> bool:
 
 
 @cache
-def changed(profile: str, overrides: tuple[tuple[str, Any], ...]) -> Stack:
-    """A profile with single fields replaced."""
-    stack = load_stack(profile)
-    for path, value in overrides:
+def _changed(profile: str, own: tuple[tuple[str, Any], ...]) -> Stack:
+    return changed(load_stack(profile), dict(own))
+
+
+def changed(stack: Stack, own: Overrides) -> Stack:
+    """A profile with single fields, by dotted path, replaced."""
+    for path, value in own.items():
         stack = replaced(stack, path.split("."), value)
     return stack
 

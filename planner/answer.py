@@ -1,0 +1,151 @@
+"""From the search's plans to the figures that people and programs read."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from costmodel.estimate import Estimate as Prediction
+from costmodel.estimate import estimate
+from costmodel.pipeline import stage_split
+from costmodel.stage import stage_memory, stage_time
+from planner import __version__, search, solution
+from planner.economics import DAY, run_dollars, run_seconds
+from planner.evaluate import run_of_candidates
+from planner.instance import Instance
+from planner.search import Plan, scalar_rates
+from planner.space import selective_modules
+
+GIB = 2**30
+
+
+def predicted(instance: Instance, plan: Plan) -> Prediction:
+    """The cost model's estimate of a plan, with its parts."""
+    row = plan.row
+    run = run_of_candidates(instance, int(row.pool[0]), int(row.selective[0]), row).take(0)
+    return estimate(
+        run,
+        plan.stages.layers,
+        plan.stages.recomputed,
+        assume_mfu=instance.assume_mfu,
+        nominal_parameters=instance.nominal_parameters,
+    )
+
+
+def days_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:
+    import numpy as np
+
+    seconds = run_seconds(instance, plan.row, np.array([plan.step]))
+    return float(seconds[0]) / DAY, float(run_dollars(instance, plan.row, seconds)[0])
+
+
+def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...] = ()) -> solution.Plan:
+    """A plan as the solution file has it."""
+    of = predicted(instance, plan)
+    days, cost = days_and_dollars(instance, plan)
+    figures = solution.Estimate(
+        step_time_s=of.step_time,
+        days=days,
+        dollars=cost,
+        mfu=of.mfu,
+        hfu=of.hfu,
+        tokens_per_s_per_gpu=of.tokens_per_second_per_gpu,
+        memory_gib=memory_parts(of),
+        breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
+    )
+    return solution.Plan(
+        decisions=decisions(instance, plan), estimate=figures, slack=slack(instance, plan, figures), reasons=reasons
+    )
+
+
+def memory_parts(of: Prediction) -> solution.MemoryParts:
+    names = solution.MemoryParts.model_fields
+    return solution.MemoryParts(**{name: float(getattr(of.memory, name)) / GIB for name in names})
+
+
+def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
+    """Every decision, with the stages rank by rank."""
+    row = plan.row
+    value = {name: int(getattr(row, name)[0]) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")}
+    pool, selective = instance.pools[int(row.pool[0])], bool(row.selective[0])
+    m, micro_batch, gpus = int(row.m_high[0]), int(row.micro_batch[0]), int(row.num_gpus[0])
+    return solution.Decisions(
+        gpu=pool.gpu.name,
+        num_gpus=gpus,
+        nodes=gpus // pool.fabric.gpus_per_node,
+        micro_batch=micro_batch,
+        num_microbatches=m,
+        global_batch=m * micro_batch * value["dp"],
+        recompute="selective" if selective else "full" if any(plan.stages.recomputed) else "none",
+        recompute_modules=tuple(sorted(selective_modules(instance.architecture))) if selective else (),
+        precision=instance.precision,
+        sequence_parallel=value["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
+        stages=stages(instance, plan),
+        **value,
+    )
+
+
+def stages(instance: Instance, plan: Plan) -> tuple[solution.Stage, ...]:
+    """What each pipeline rank holds and needs."""
+    pp, vpp = int(plan.row.pp[0]), int(plan.row.vpp[0])
+    layers, again = plan.stages.layers, plan.stages.recomputed
+    split = stage_split(instance.architecture, pp, vpp, int(plan.row.m_high[0]), layers, again)
+    rates = scalar_rates(instance, plan.row)
+    memory, time = stage_memory(rates, split), stage_time(rates, split)
+    kinds = instance.architecture.kinds
+    return tuple(
+        solution.Stage(
+            layers=sum(layers[rank::pp]),
+            recomputed_layers=sum(again[rank::pp]),
+            kinds={kind: int(n) for kind, n in zip(kinds, split.layers[rank], strict=True)} if len(kinds) > 1 else {},
+            chunks=layers[rank::pp] if vpp > 1 else (),
+            recomputed_chunks=again[rank::pp] if vpp > 1 else (),
+            memory_gib=float(memory[rank]) / GIB,
+            micro_batch_time_s=float(time[rank]),
+        )
+        for rank in range(pp)
+    )
+
+
+def slack(instance: Instance, plan: Plan, figures: solution.Estimate) -> dict[str, solution.Slack]:
+    """How far the plan stays from each limit."""
+    limits, pool = instance.limits, instance.pools[int(plan.row.pool[0])]
+    nodes = int(plan.row.num_gpus[0]) // pool.fabric.gpus_per_node
+    used = {
+        "deadline": (limits.deadline and limits.deadline / DAY, figures.days, "days"),
+        "budget": (limits.budget, figures.dollars, "USD"),
+        "memory": (pool.memory_limit(limits.memory_headroom) / GIB, figures.memory_gib.total, "GiB"),
+        "nodes": (float(pool.max_nodes), float(nodes), "nodes"),
+    }
+    return {
+        name: solution.Slack(limit=limit, used=value, left=limit - value, unit=unit)
+        for name, (limit, value, unit) in used.items()
+        if limit is not None
+    }
+
+
+@cache
+def catalogue_hash() -> str:
+    """A hash of every fact and profile that predictions rest on."""
+    import costmodel
+    import hardware
+
+    digest = sha256()
+    for package in (hardware, costmodel):
+        for path in sorted(Path(package.__path__[0]).rglob("*.yaml")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def provenance(problem_hash: str) -> solution.Provenance:
+    return solution.Provenance(
+        planner=__version__,
+        problem_hash=problem_hash,
+        catalogue=catalogue_hash(),
+        versions={name: version(name) for name in ("ortools", "numpy")},
+    )
+
+
+__all__ = ["days_and_dollars", "predicted", "provenance", "reported", "search"]

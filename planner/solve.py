@@ -1,0 +1,114 @@
+"""Solves a problem: the best plan, why it is the best, the proof, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from planner import answer, explain, relax
+from planner.economics import DAY
+from planner.errors import TimeLimit
+from planner.instance import Instance
+from planner.problem import Problem
+from planner.resolve import instance_of
+from planner.search import Effort, Plan, Table, best
+from planner.solution import Proof, RunnerUp, Solution
+from planner.space import count_all, lattice_size
+from planner.validate import violations
+
+Progress = Callable[[str], None]
+
+
+def solve(problem: Problem, progress: Progress = lambda text: None, time_limit: float | None = None) -> Solution:
+    """The solution of a problem.
+
+    Raises TimeLimit when `time_limit` seconds pass before any plan is found.
+    """
+    started = monotonic()
+    until = None if time_limit is None else started + time_limit
+    instance = instance_of(problem)
+    progress("pricing layouts")
+    table = Table.of(instance, instance.limits)
+    goal, effort = relax.goal_of(instance), Effort(until=until, progress=progress)
+    plan = best(table, goal, None, effort)
+    if plan is None and effort.out_of_time:
+        raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
+    if plan is None:
+        progress("nothing fits: looking for the nearest that would")
+        conflict, plans, others = relax.infeasible(instance), (), ()
+    else:
+        progress("asking what each decision would cost otherwise")
+        reasons = () if effort.out_of_time else explain.reasons(table, goal, plan)
+        conflict, plans = None, (answer.reported(instance, plan, reasons),)
+        others = () if effort.out_of_time else runner_ups(table, goal, plan)
+        checked(problem, [*plans, *(other.plan for other in others if other.plan)])
+    status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
+    return Solution(
+        status=status,
+        problem=problem.as_written(),
+        provenance=answer.provenance(problem.problem_hash),
+        plans=plans,
+        runner_ups=others,
+        proof=proof(instance, table, effort, started),
+        conflict=conflict,
+        notes=problem.assumptions,
+    )
+
+
+def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:
+    """Every plan passes the validator; one that does not is our error, not the user's."""
+    for plan in plans:
+        if wrong := violations(problem, plan):
+            raise AssertionError(f"the validator refuses a plan: {'; '.join(wrong)}")
+
+
+def runner_ups(table: Table, goal: relax.Goal, plan: Plan) -> tuple[RunnerUp, ...]:
+    """The best plan of each GPU type that was not chosen, or why there is none."""
+    instance = table.instance
+    chosen = instance.pools[int(plan.row.pool[0])].gpu.name
+    found = []
+    for name in dict.fromkeys(pool.gpu.name for pool in instance.pools):
+        if name == chosen:
+            continue
+        indices = [i for i, pool in enumerate(instance.pools) if pool.gpu.name == name]
+
+        def of_type(rows: relax.Groups, indices: list[int] = indices) -> relax.Array:
+            return relax.np.isin(rows.pool, indices)
+
+        other = best(table, goal, of_type, Effort())
+        if other is None:
+            text = f"No plan within the limits: {relax.why_none(table, goal, of_type)[1]}."
+            found.append(RunnerUp(gpu=name, text=text))
+        else:
+            found.append(RunnerUp(gpu=name, plan=answer.reported(instance, other), text=against(instance, plan, other)))
+    return tuple(found)
+
+
+def against(instance: Instance, plan: Plan, other: Plan) -> str:
+    """How a runner-up compares with the chosen plan."""
+    days, cost = answer.days_and_dollars(instance, plan)
+    other_days, other_cost = answer.days_and_dollars(instance, other)
+    return (
+        f"{abs(other_days - days):.1f} days {'longer' if other_days > days else 'shorter'} and "
+        f"${abs(other_cost - cost):,.0f} {'dearer' if other_cost > cost else 'cheaper'} than the chosen plan."
+    )
+
+
+def proof(instance: Instance, table: Table, effort: Effort, started: float) -> Proof:
+    """What was looked at, in candidates."""
+    valid = count_all(instance)
+    open_groups = effort.open_candidates
+    return Proof(
+        lattice=lattice_size(instance),
+        valid=valid,
+        feasible=open_groups,
+        screened=effort.screened,
+        bounded=effort.bounded,
+        solved=effort.solved,
+        gap=effort.gap,
+        seconds=monotonic() - started,
+        rejected={"deadline or budget": valid - open_groups},
+    )
+
+
+__all__ = ["DAY", "solve"]

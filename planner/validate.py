@@ -1,0 +1,144 @@
+"""Checks a returned plan from scratch. Shares nothing with the solver: no columns, no bounds, no CP-SAT.
+
+It reads the plan as a launcher would, prices it with `costmodel.estimate`, and says what does not hold.
+"""
+
+from __future__ import annotations
+
+from math import isclose
+
+from costmodel.estimate import Estimate, estimate
+from costmodel.run import Run
+from costmodel.stack import load_stack
+from planner.pool import Pool
+from planner.problem import Problem
+from planner.resolve import DEFAULT_STACK
+from planner.solution import Decisions, Plan
+
+DAY = 86400.0
+GIB = 2**30
+TOLERANCE = 1e-6
+
+
+def violations(problem: Problem, plan: Plan) -> list[str]:
+    """What is wrong with a plan, a sentence each; empty if it holds."""
+    pools = [pool for pool in problem.hardware if pool.accelerator.name == plan.decisions.gpu]
+    if not pools:
+        return [f"{plan.decisions.gpu} is not among the pools"]
+    found = [_wrong(problem, pool, plan) for pool in pools]
+    # Two pools may offer the same GPU at different prices: the plan holds if it holds on one.
+    return min(found, key=len)
+
+
+def _wrong(problem: Problem, pool: Pool, plan: Plan) -> list[str]:
+    wrong = _layout(problem, pool, plan.decisions) + _narrowing(problem, plan.decisions)
+    if wrong:
+        return wrong
+    predicted = _predicted(problem, pool, plan.decisions)
+    return _figures(problem, pool, plan, predicted) + _limits(problem, pool, plan, predicted)
+
+
+def _layout(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
+    """Products, divisibility, and layers."""
+    a, seq_len = problem.model.architecture, problem.training.seq_len
+    batch, layers = problem.training.global_batch, sum(stage.layers for stage in d.stages)
+    node, chunks = pool.fabric.gpus_per_node, [stage.chunks for stage in d.stages]
+    experts = a.moe.experts if a.moe else 1
+    holds = {
+        f"{d.num_gpus} GPUs are tp*cp*pp*dp": d.num_gpus == d.tp * d.cp * d.pp * d.dp,
+        f"{d.num_gpus} GPUs fill {d.nodes} nodes of {node}": d.num_gpus == d.nodes * node,
+        f"{d.nodes} nodes are within the pool": pool.min_nodes <= d.nodes <= pool.max_nodes,
+        f"a batch of {d.global_batch} is micro_batch*num_microbatches*dp": d.global_batch
+        == d.micro_batch * d.num_microbatches * d.dp,
+        f"a batch of {d.global_batch} is allowed": batch.min <= d.global_batch <= batch.max,
+        f"tp {d.tp} splits {a.heads} heads": a.heads % d.tp == 0,
+        f"tp {d.tp} splits {a.kv_heads} key-value heads": a.mla is not None or a.kv_heads % d.tp == 0,
+        f"tp {d.tp} stays within an NVLink domain": pool.fabric.domain % d.tp == 0,
+        f"cp {d.cp} splits {seq_len} tokens in two parts a rank": d.cp == 1 or seq_len % (2 * d.cp) == 0,
+        f"ep {d.ep} splits {experts} experts": experts % d.ep == 0,
+        "ep*etp divides tp*cp*dp": (d.tp * d.cp * d.dp) % (d.ep * d.etp) == 0,
+        f"{layers} layers on the stages are the model's {a.layers}": layers == a.layers,
+        f"{len(d.stages)} stages are pp": len(d.stages) == d.pp,
+        "no stage is empty or recomputes more than it has": all(
+            0 <= stage.recomputed_layers <= stage.layers and stage.layers > 0 for stage in d.stages
+        ),
+        "interleaving has micro-batches in multiples of pp": d.vpp == 1 or d.num_microbatches % d.pp == 0,
+        "chunks add up to the layers of their stage": d.vpp == 1
+        or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
+        "ZeRO 2 and 3 are without a pipeline": d.zero < 2 or d.pp == 1,
+    }
+    return [f"not so: {claim}" for claim, so in holds.items() if not so]
+
+
+def _narrowing(problem: Problem, d: Decisions) -> list[str]:
+    allowed = problem.search.allowed
+    return [
+        f"{name} {getattr(d, name)} is not among {', '.join(map(str, values))}"
+        for name, values in allowed.items()
+        if getattr(d, name) not in values
+    ]
+
+
+def stage_lists(d: Decisions) -> tuple[list[int], list[int]]:
+    """Layers and recomputed layers of each virtual stage: chunk c of rank s is stage c*pp + s."""
+    layers, recomputed = [], []
+    for chunk in range(d.vpp):
+        for stage in d.stages:
+            layers.append(stage.chunks[chunk] if d.vpp > 1 else stage.layers)
+            recomputed.append(stage.recomputed_chunks[chunk] if d.vpp > 1 else stage.recomputed_layers)
+    return layers, recomputed
+
+
+def _predicted(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
+    run = Run(
+        architecture=problem.model.architecture,
+        gpu=pool.accelerator,
+        fabric=pool.fabric,
+        stack=load_stack(problem.search.stack or DEFAULT_STACK),
+        seq_len=problem.training.seq_len,
+        precision=d.precision,
+        recompute_modules=frozenset(d.recompute_modules),
+        **{name: getattr(d, name) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")},
+        micro_batch=d.micro_batch,
+        num_microbatches=d.num_microbatches,
+    )
+    layers, recomputed = stage_lists(d)
+    return estimate(
+        run, layers, recomputed, assume_mfu=problem.assume_mfu, nominal_parameters=problem.model.nominal_parameters
+    )
+
+
+def _figures(problem: Problem, pool: Pool, plan: Plan, predicted: Estimate) -> list[str]:
+    """Reported figures against those of the cost model."""
+    e = plan.estimate
+    steps = problem.training.tokens / (plan.decisions.global_batch * problem.training.seq_len)
+    days = steps * predicted.step_time / DAY
+    paid = max(days, (pool.committed or 0.0) / DAY)
+    figures = {
+        "step time": (e.step_time_s, predicted.step_time),
+        "days": (e.days, days),
+        "dollars": (e.dollars, plan.decisions.num_gpus * 24 * paid * pool.price),
+        "memory": (e.memory_gib.total, float(predicted.memory.total) / GIB),
+        "mfu": (e.mfu, predicted.mfu),
+        "sum of the breakdown": (sum(e.breakdown_s.values()), e.step_time_s),
+    }
+    return [
+        f"{name}: reported {shown:.9g}, computed {value:.9g}"
+        for name, (shown, value) in figures.items()
+        if not isclose(shown, value, rel_tol=TOLERANCE)
+    ]
+
+
+def _limits(problem: Problem, pool: Pool, plan: Plan, predicted: Estimate) -> list[str]:
+    limits, e = problem.limits, plan.estimate
+    room = pool.accelerator.memory.driver * (1 - limits.memory_headroom)
+    over = {
+        "memory": (float(predicted.memory.total), room),
+        "deadline": (e.days * DAY, limits.deadline),
+        "budget": (e.dollars, limits.budget),
+    }
+    return [
+        f"{name}: {used:.9g} exceeds {allowed:.9g}"
+        for name, (used, allowed) in over.items()
+        if allowed is not None and used > allowed * (1 + TOLERANCE)
+    ]

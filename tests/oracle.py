@@ -1,0 +1,427 @@
+"""Brute force: every candidate and every stage assignment of a small problem, one by one.
+
+Shares the cost model of one run with the planner and nothing else. The decisions' values are walked in
+plain loops written from the rules that `planner.space` documents; there is no bound, no CP-SAT, and no
+assumption on which number of micro-batches or which split is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from costmodel.architecture import Architecture
+from costmodel.pipeline import micro_batches_in_flight, stage_split
+from costmodel.rates import stage_rates
+from costmodel.run import Run
+from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory
+from costmodel.step import assumed_rates, step_time
+from planner.instance import Instance
+
+DAY = 86400.0
+MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One candidate: every decision but the stages."""
+
+    pool: int
+    tp: int
+    cp: int
+    pp: int
+    vpp: int
+    dp: int
+    ep: int
+    etp: int
+    micro_batch: int
+    num_microbatches: int
+    zero: int
+    selective: bool
+
+    @property
+    def num_gpus(self) -> int:
+        return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def batch(self) -> int:
+        return self.micro_batch * self.num_microbatches * self.dp
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The best plan of one candidate."""
+
+    layout: Layout
+    layers: tuple[int, ...]
+    recomputed: tuple[int, ...]
+    step: float
+    memory: float
+    seconds: float
+    dollars: float
+
+
+# ---------------------------------------------------------------------------------------------------
+# Candidates
+
+
+def divides(n: int, *of: int) -> bool:
+    return all(value % n == 0 for value in of)
+
+
+def layouts(instance: Instance) -> Iterator[Layout]:
+    for index in range(len(instance.pools)):
+        for tp, cp, pp, dp in ranks(instance, index):
+            for vpp, zero, (ep, etp), (micro_batch, m), selective in product(
+                chunks(instance, pp),
+                zero_stages(instance, pp, dp * cp),
+                expert_groups(instance, tp, tp * cp * dp),
+                batches(instance, dp),
+                (False, True),
+            ):
+                if vpp > 1 and m % pp:
+                    continue
+                if modes(instance, selective):
+                    yield Layout(index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero, selective)
+
+
+def allowed(instance: Instance, decision: str, value: int) -> bool:
+    values = instance.narrowing.allowed.get(decision)
+    return values is None or value in values
+
+
+def ranks(instance: Instance, index: int) -> Iterator[tuple[int, int, int, int]]:
+    """(tp, cp, pp, dp) that fill whole nodes of a pool."""
+    pool, a = instance.pools[index], instance.architecture
+    must = [a.heads, a.ffn, pool.fabric.domain]
+    if a.mla is None:
+        must.append(a.kv_heads)
+    if a.moe and a.moe.shared_expert_ffn:
+        must.append(a.moe.shared_expert_ffn)
+    for nodes in range(pool.min_nodes, pool.max_nodes + 1):
+        gpus = nodes * pool.fabric.gpus_per_node
+        for tp, pp in product(range(1, pool.fabric.domain + 1), range(1, a.layers + 1)):
+            for cp in (1, 2, 4, 8, 16):
+                if cp > 1 and (instance.seq_len % (2 * cp) or instance.seq_len < 1024 * cp):
+                    continue
+                if not divides(tp, *must) or gpus % (tp * cp * pp):
+                    continue
+                dp = gpus // (tp * cp * pp)
+                values = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
+                if all(allowed(instance, name, value) for name, value in values.items()):
+                    yield tp, cp, pp, dp
+
+
+def chunks(instance: Instance, pp: int) -> list[int]:
+    """Virtual stages a rank: every one holds a layer or more; none without a pipeline."""
+    most = 1 if pp == 1 else instance.architecture.layers // pp
+    return [vpp for vpp in range(1, most + 1) if allowed(instance, "vpp", vpp)]
+
+
+def zero_stages(instance: Instance, pp: int, shards: int) -> list[int]:
+    stages = [0] if shards == 1 else [0, 1] if pp > 1 else [0, 1, 2, 3]
+    return [zero for zero in stages if allowed(instance, "zero", zero)]
+
+
+def expert_groups(instance: Instance, tp: int, ranks_of_stage: int) -> list[tuple[int, int]]:
+    moe = instance.architecture.moe
+    if moe is None:
+        groups = [(1, 1)]
+    else:
+        etps = {1} | ({tp} if moe.moe_ffn % tp == 0 else set())
+        groups = [(ep, etp) for ep in range(1, moe.experts + 1) if moe.experts % ep == 0 for etp in sorted(etps)]
+    return [
+        (ep, etp)
+        for ep, etp in groups
+        if ranks_of_stage % (ep * etp) == 0 and allowed(instance, "ep", ep) and allowed(instance, "etp", etp)
+    ]
+
+
+def batches(instance: Instance, dp: int) -> Iterator[tuple[int, int]]:
+    """(micro_batch, num_microbatches) whose global batch is allowed."""
+    for micro_batch in instance.narrowing.allowed.get("micro_batch", MICRO_BATCHES):
+        for m in range(1, instance.max_batch + 1):
+            fits = instance.min_batch <= int(micro_batch) * m * dp <= instance.max_batch
+            if fits and allowed(instance, "num_microbatches", m):
+                yield int(micro_batch), m
+
+
+def modes(instance: Instance, selective: bool) -> str:
+    """How many layers may be recomputed in full (none, some, all), '' where the problem excludes it."""
+    permitted = instance.narrowing.allowed.get("recompute", ("none", "selective", "full"))
+    if selective:
+        return "none" if "selective" in permitted else ""
+    if "none" in permitted:
+        return "some" if "full" in permitted else "none"
+    return "all" if "full" in permitted else ""
+
+
+def modules(architecture: Architecture, selective: bool) -> frozenset[str]:
+    """What selective recompute covers (`planner.space.selective_modules`)."""
+    if not selective:
+        return frozenset()
+    if architecture.moe is None:
+        return frozenset({"layernorm", "mlp"})
+    return frozenset({"layernorm", "moe_act", *(["mla_up_proj"] if architecture.mla else [])})
+
+
+# ---------------------------------------------------------------------------------------------------
+# Stage assignments
+
+
+def compositions(total: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, ...]]:
+    """All ways to hand out `total` layers within each stage's range."""
+    if not ranges:
+        if total == 0:
+            yield ()
+        return
+    (low, high), rest = ranges[0], ranges[1:]
+    for n in range(low, min(high, total) + 1):
+        for others in compositions(total - n, rest):
+            yield (n, *others)
+
+
+def splits(layers: int, pp: int, vpp: int) -> list[tuple[int, ...]]:
+    """Any split with a layer a stage; interleaved ones hold floor(L/S) or one more, ends also one fewer."""
+    stages = pp * vpp
+    if vpp == 1:
+        return list(compositions(layers, ((1, layers),) * stages))
+    base = layers // stages
+    end, middle = (max(1, base - 1), base + 1), (base, base + 1)
+    return list(compositions(layers, (end, *(middle,) * (stages - 2), end)))
+
+
+@cache
+def assignments(layers: int, pp: int, vpp: int, recompute: str, uniform: bool) -> tuple[Any, Any]:
+    """Every (layers, recomputed) of the virtual stages: two (K, stages) arrays."""
+    held, again = [], []
+    for split in splits(layers, pp, vpp):
+        if recompute == "none":
+            choices = [(0,) * len(split)]
+        elif recompute == "all":
+            choices = [split]
+        elif uniform:
+            choices = sorted({tuple(min(each, n) for n in split) for each in range(max(split) + 1)})
+        else:
+            choices = list(product(*(range(n + 1) for n in split)))
+        held += [split] * len(choices)
+        again += choices
+    return np.array(held, dtype=np.int64), np.array(again, dtype=np.int64)
+
+
+@cache
+def num_assignments(layers: int, pp: int, vpp: int, recompute: str, uniform: bool) -> int:
+    """An upper limit on their number, without writing them down."""
+    found = splits(layers, pp, vpp)
+    if recompute in ("none", "all"):
+        return len(found)
+    return sum(max(split) + 1 if uniform else prod(n + 1 for n in split) for split in found)
+
+
+def of_kind(architecture: Architecture, start: Any, count: Any) -> Any:
+    """Layers of each kind among `count` layers from `start` on, counted one position at a time."""
+    kinds = []
+    for kind in architecture.kinds:
+        total = np.zeros_like(start)
+        for position, other in enumerate(architecture.pattern()):
+            if other == kind:
+                total += (start <= position) & (position < start + count)
+        kinds.append(total)
+    return np.stack(kinds, axis=-1)
+
+
+def all_splits(architecture: Architecture, pp: int, vpp: int, m: int, recompute: str, uniform: bool) -> StageSplit:
+    """`costmodel.pipeline.stage_split` of every assignment at once: (K, ranks, kinds)."""
+    in_flight = micro_batches_in_flight(pp, vpp, m)
+    return splits_in_flight(architecture, tuple(map(tuple, in_flight.tolist())), recompute, uniform)
+
+
+@cache
+def splits_in_flight(
+    architecture: Architecture, in_flight: tuple[tuple[int, ...], ...], recompute: str, uniform: bool
+) -> StageSplit:
+    pp, vpp = len(in_flight), len(in_flight[0])
+    held, again = assignments(architecture.layers, pp, vpp, recompute, uniform)
+    start = np.cumsum(held, axis=1) - held
+    by_kind, redone = of_kind(architecture, start, held), of_kind(architecture, start, again)
+    count, kinds = len(held), len(architecture.kinds)
+    rank_kinds = {name: np.zeros((count, pp, kinds), dtype=np.int64) for name in ("n", "r", "f", "g")}
+    for stage in range(pp * vpp):
+        rank, flying = stage % pp, in_flight[stage % pp][stage // pp]
+        rank_kinds["n"][:, rank] += by_kind[:, stage]
+        rank_kinds["r"][:, rank] += redone[:, stage]
+        rank_kinds["f"][:, rank] += flying * (by_kind[:, stage] - redone[:, stage])
+        rank_kinds["g"][:, rank] += flying * redone[:, stage]
+    first, last = np.zeros(pp, dtype=np.int64), np.zeros(pp, dtype=np.int64)
+    first[0], last[-1] = 1, 1
+    return StageSplit(
+        layers=rank_kinds["n"],
+        recomputed=rank_kinds["r"],
+        in_flight=rank_kinds["f"],
+        in_flight_recomputed=rank_kinds["g"],
+        first_in_flight=first * in_flight[0][0],
+        first=first,
+        last=last,
+        total_layers=rank_kinds["n"].sum(axis=1),
+        total_recomputed=rank_kinds["r"].sum(axis=1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Step and peak memory of every assignment of one candidate."""
+
+    step: Any
+    memory: Any
+
+
+def assigned(architecture: Architecture, rates: StageRates, layout: Any, recompute: str, uniform: bool) -> Assigned:
+    """Prices every assignment of a candidate; `layout` has pp, vpp and num_microbatches."""
+    pp, vpp, m = layout.pp, layout.vpp, layout.num_microbatches
+    split = all_splits(architecture, pp, vpp, m, recompute, uniform)
+    return Assigned(step_time(rates, split, m, pp, vpp).total, stage_memory(rates, split).max(axis=-1))
+
+
+# ---------------------------------------------------------------------------------------------------
+# One problem
+
+
+def run_of(instance: Instance, layouts: list[Layout]) -> Run:
+    """The cost model's noun for candidates that share pool and recompute family."""
+    pool, one = instance.pools[layouts[0].pool], layouts[0]
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
+    columns = {name: np.array([getattr(layout, name) for layout in layouts]) for name in names}
+    return Run(
+        architecture=instance.architecture,
+        gpu=pool.gpu,
+        fabric=pool.fabric,
+        stack=instance.stack,
+        seq_len=instance.seq_len,
+        precision=instance.precision,
+        recompute_modules=modules(instance.architecture, one.selective),
+        **columns,
+    )
+
+
+def rates_of(instance: Instance, run: Run) -> StageRates:
+    rates = stage_rates(run)
+    if instance.assume_mfu is None:
+        return rates
+    return assumed_rates(rates, run, instance.assume_mfu, instance.nominal_parameters)
+
+
+def scalar_rates(instance: Instance, layout: Layout) -> StageRates:
+    """Rates of one candidate from scalars."""
+    run = run_of(instance, [layout])
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
+    return rates_of(instance, replace(run, **{name: getattr(layout, name) for name in names}))
+
+
+def entry(rates: StageRates, index: int) -> StageRates:
+    """Rates of one row of many."""
+
+    def pick(value: Any) -> Any:
+        if isinstance(value, PerLayer):
+            return PerLayer(*(np.asarray(getattr(value, f.name))[index] for f in fields(PerLayer)))
+        return value if isinstance(value, float) else np.asarray(value)[index]
+
+    return StageRates(**{f.name: pick(getattr(rates, f.name)) for f in fields(StageRates)})
+
+
+@dataclass(slots=True)
+class Oracle:
+    """All candidates of a problem with the step and memory of all their assignments.
+
+    Memory limits and the limits on days and dollars are applied afterwards, so that one table answers
+    for all of them.
+    """
+
+    instance: Instance
+    layouts: list[Layout]
+    priced: list[Assigned]
+
+    @classmethod
+    def of(cls, instance: Instance, most: int, most_assignments: int) -> Oracle | None:
+        """None if there are more than so many candidates, or assignments of all of them together."""
+        found: list[Layout] = []
+        uniform, priced, left = not instance.per_stage_recompute, [], most_assignments
+        for layout in layouts(instance):
+            found.append(layout)
+            recompute, layers = modes(instance, layout.selective), instance.architecture.layers
+            left -= num_assignments(layers, layout.pp, layout.vpp, recompute, uniform)
+            if len(found) > most or left < 0:
+                return None
+        families: dict[tuple[int, bool], list[Layout]] = {}
+        for layout in found:
+            families.setdefault((layout.pool, layout.selective), []).append(layout)
+        ordered = [layout for family in families.values() for layout in family]
+        for family in families.values():
+            rates = rates_of(instance, run_of(instance, family))
+            for index, layout in enumerate(family):
+                recompute = modes(instance, layout.selective)
+                priced.append(assigned(instance.architecture, entry(rates, index), layout, recompute, uniform))
+        return cls(instance, ordered, priced)
+
+    def memory_range(self) -> tuple[float, float]:
+        """The leanest assignment of all, and the fattest of the fastest ones."""
+        low = min(float(of.memory.min()) for of in self.priced)
+        return low, max(float(of.memory[of.step.argmin()]) for of in self.priced)
+
+    def answers(self, instance: Instance) -> list[Answer]:
+        """The fastest assignment of each candidate that fits its GPU's memory, days and dollars aside."""
+        found = []
+        for layout, of in zip(self.layouts, self.priced, strict=True):
+            pool = instance.pools[layout.pool]
+            room = pool.gpu.memory.driver * (1 - instance.limits.memory_headroom)
+            step = np.where(of.memory <= room, of.step, np.inf)
+            best = int(step.argmin())
+            if not np.isfinite(step[best]):
+                continue
+            seconds = float(instance.tokens / (layout.batch * instance.seq_len) * step[best])
+            paid = max(seconds, pool.committed) / 3600
+            recompute = modes(instance, layout.selective)
+            held, again = assignments(
+                instance.architecture.layers, layout.pp, layout.vpp, recompute, not instance.per_stage_recompute
+            )
+            dollars = layout.num_gpus * paid * pool.price
+            layers, recomputed = tuple(held[best].tolist()), tuple(again[best].tolist())
+            figures = (float(step[best]), float(of.memory[best]), seconds, dollars)
+            found.append(Answer(layout, layers, recomputed, *figures))
+        return found
+
+
+def within(instance: Instance, answers: list[Answer]) -> list[Answer]:
+    """Answers that meet deadline and budget."""
+    limits = instance.limits
+    return [
+        of
+        for of in answers
+        if (limits.deadline is None or of.seconds <= limits.deadline)
+        and (limits.budget is None or of.dollars <= limits.budget)
+    ]
+
+
+def objective(instance: Instance, seconds: float, dollars: float) -> tuple[float, ...]:
+    """What is minimised, most important first; a weighted sum is one number in dollars."""
+    values = {"cost": dollars, "time": seconds}
+    if instance.lexicographic:
+        return tuple(values[name] for name, _ in instance.objective)
+    values["time"] = seconds / DAY
+    return (sum(values[name] * weight for name, weight in instance.objective),)
+
+
+def scalar_step(instance: Instance, answer: Answer) -> tuple[float, float]:
+    """Step and memory of an answer, from scalars and `costmodel.pipeline.stage_split`."""
+    of = answer.layout
+    split = stage_split(
+        instance.architecture, of.pp, of.vpp, of.num_microbatches, answer.layers, answer.recomputed
+    )
+    rates = scalar_rates(instance, of)
+    step = step_time(rates, split, of.num_microbatches, of.pp, of.vpp).total
+    return float(step), float(stage_memory(rates, split).max())

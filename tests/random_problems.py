@@ -1,0 +1,135 @@
+"""Small random problems, seeded: what the tests of the search are run on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from costmodel.architecture import Architecture, LatentAttention, MixtureOfExperts
+from costmodel.run import Fabric
+from costmodel.stack import load_stack
+from hardware.accelerator import Accelerator
+from hardware.catalogue import load_accelerator
+from planner.instance import Instance, Limits, Narrowing, Pool
+
+GPUS = ("H800", "H100", "A100-80GB", "H20")
+STACKS = ("megatron-core", "megatron-core", "megatron-bridge", "zero-bubble")
+PLENTY = 1e15
+"""Bytes that no plan fills."""
+
+
+def architecture(random: Random, layers: int) -> Architecture:
+    """Dense, MoE with leading dense layers or alternating ones, with MLA or without, tied or not."""
+    heads = random.choice((4, 8))
+    kind = random.choice(("dense", "dense", "moe", "moe", "mla"))
+    return Architecture(
+        name=f"{kind} {layers}",
+        layers=layers,
+        hidden=random.choice((512, 1024, 2048)),
+        ffn=random.choice((1024, 4096, 8192)),
+        heads=heads,
+        kv_heads=random.choice((1, 2, heads)),
+        head_dim=64,
+        vocab=random.choice((2_000, 32_000, 128_000)),
+        tied_embeddings=random.random() < 0.3,
+        moe=None if kind == "dense" else mixture(random, layers),
+        mla=LatentAttention(q_lora=256, kv_lora=128, qk_nope=64, qk_rope=32, v_dim=64) if kind == "mla" else None,
+        mtp_layers=int(kind == "mla" and random.random() < 0.5),
+    )
+
+
+def mixture(random: Random, layers: int) -> MixtureOfExperts:
+    return MixtureOfExperts(
+        experts=random.choice((2, 4)),
+        top_k=random.choice((1, 2)),
+        moe_ffn=random.choice((512, 2048)),
+        shared_expert_ffn=random.choice((0, 512)),
+        first_dense_layers=random.randrange(0, layers // 2 + 1),
+        moe_every_n_layers=random.choice((1, 1, 1, 2)),
+    )
+
+
+def pool(random: Random, nodes: int) -> Pool:
+    """A pool of small nodes, so that all of tp fits few GPUs."""
+    gpu = load_accelerator(random.choice(GPUS))
+    node = random.choice((2, 4, 4))
+    usual = Fabric.of(gpu)
+    most = random.randint(1, nodes)
+    least = random.randint(1, most) if random.random() < 0.3 else 1
+    price = round(random.uniform(0.5, 3.0), 2)
+    committed = random.choice((0.0, 0.0, 0.0, random.uniform(0.2, 3.0)))
+    return Pool(with_memory(gpu, PLENTY), replace(usual, gpus_per_node=node, domain=node), least, most, price, committed)
+
+
+def with_memory(gpu: Accelerator, bytes_: float) -> Accelerator:
+    return gpu.model_copy(update={"memory": gpu.memory.model_copy(update={"driver": bytes_})})
+
+
+def with_room(instance: Instance, bytes_: float) -> Instance:
+    """The instance on GPUs of that much memory; in problems of several pools the second has a little more."""
+    pools = tuple(
+        replace(pool, gpu=with_memory(pool.gpu, bytes_ * (1 + 0.1 * index))) for index, pool in enumerate(instance.pools)
+    )
+    return replace(instance, pools=pools)
+
+
+def objective(random: Random) -> tuple[Any, bool]:
+    """(terms, lexicographic)."""
+    return random.choice(
+        (
+            ((("cost", 1.0),), True),
+            ((("time", 1.0),), True),
+            ((("cost", 1.0), ("time", 1.0)), True),
+            ((("time", 1.0), ("cost", 1.0)), True),
+            ((("cost", 1.0), ("time", random.uniform(1.0, 300.0))), False),
+            ((("cost", 0.5), ("time", random.uniform(1.0, 3000.0))), False),
+        )
+    )
+
+
+def narrowing(random: Random) -> dict[str, tuple[int | str, ...]]:
+    """Some decisions with a few allowed values; micro-batch sizes always, to keep problems small."""
+    some: dict[str, tuple[int | str, ...]] = {"micro_batch": random.choice(((1,), (2,), (1, 2), (1, 3), (4,)))}
+    offers: dict[str, tuple[tuple[int | str, ...], ...]] = {
+        "tp": ((1,), (2,), (1, 2), (2, 4)),
+        "cp": ((1,), (1, 2)),
+        "pp": ((2,), (1, 2), (2, 3, 4), (4,), (3, 5)),
+        "vpp": ((1,), (2,), (1, 2), (1, 3)),
+        "dp": ((1,), (1, 2), (2, 4)),
+        "ep": ((1,), (1, 2), (2, 4)),
+        "etp": ((1,),),
+        "zero": ((0,), (1,), (0, 1), (1, 2, 3), (3,)),
+        "num_microbatches": ((4,), (2, 4, 8), (1, 3, 6)),
+        "recompute": (("full",), ("none", "full"), ("none",), ("selective", "full"), ("none", "selective")),
+    }
+    share = random.choice((0.0, 0.2, 0.4))
+    for name, values in offers.items():
+        if random.random() < (0.4 if name == "recompute" else share):
+            some[name] = random.choice(values)
+    return some
+
+
+def problem(random: Random, most_layers: int = 9, nodes: int = 3) -> Instance:
+    """A problem without limits and with all the memory in the world; limits are set from what is possible."""
+    layers = random.randint(4, most_layers)
+    largest = random.choice((4, 8, 12, 16))
+    goal, lexicographic = objective(random)
+    assumed = random.random() < 0.1
+    return Instance(
+        architecture=architecture(random, layers),
+        stack=load_stack(random.choice(STACKS)),
+        precision="bf16",
+        tokens=float(random.choice((1e8, 1e9, 2e10))),
+        seq_len=random.choice((1024, 2048, 4096)),
+        min_batch=random.choice((1, largest // 2, largest)),
+        max_batch=largest,
+        pools=tuple(pool(random, nodes) for _ in range(random.choice((1, 1, 2, 3)))),
+        limits=Limits(memory_headroom=random.choice((0.0, 0.05))),
+        objective=goal,
+        lexicographic=lexicographic,
+        narrowing=Narrowing(narrowing(random)),
+        per_stage_recompute=random.random() < 0.5,
+        assume_mfu=0.4 if assumed else None,
+        nominal_parameters=1e9 if assumed and random.random() < 0.5 else None,
+    )
