@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.elementwise import accumulate_time, activation_time, expert_accumulate_time, norm_time, rope_time
+from costmodel.elementwise import (
+    accumulate_time,
+    activation_time,
+    expert_accumulate_time,
+    norm_time,
+    rope_time,
+)
 from costmodel.linears import attention_linears, attention_quantise, ffn_linears, ffn_quantise
 from costmodel.moe import (
     expert_activation,
@@ -68,9 +74,8 @@ def routed_block(run: Run) -> Block:
     parameters = layer_parameters(run.architecture, "moe")
     elementwise = together(permute_time(run, moe), expert_activation(run, moe), expert_quantise(run, moe))
     local = parameters.experts / (run.ep * run.etp) + parameters.router
-    return Block(
-        together(router_time(run, moe), expert_linears(run, moe)), elementwise, expert_accumulate_time(run, local)
-    )
+    gemm = together(router_time(run, moe), expert_linears(run, moe))
+    return Block(gemm, elementwise, expert_accumulate_time(run, local))
 
 
 def expert_block(run: Run) -> Block:

@@ -1,8 +1,8 @@
 """How far a predicted step time can be off, from runs that were not used to fit the model.
 
-Each run is compared with the measured ones: the nearer the nearest, the stronger the evidence and the narrower the
-band. Distances, measured configurations and bands are data (`confidence.yaml`, `measured.csv`), made by
-`scripts/fit_bands.py` from errors with the whole source left out of the fit.
+Each run is compared with the measured ones: the nearer the nearest, the stronger the evidence and the
+narrower the band. Distances, measured configurations and bands are data (`confidence.yaml`,
+`measured.csv`), made by `scripts/fit_bands.py` from errors with the whole source left out of the fit.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Measured:
 def distances(
     kinds: tuple[str, ...], numbers: NDArray[np.float64], measured: Measured
 ) -> NDArray[np.float64]:
-    """Distance to each measured configuration: sum of weights of what differs, and doublings times weights."""
+    """Distance to each measured configuration: weights of what differs, and doublings times weights."""
     weights: Mapping[str, Any] = _settings()["weights"]
     unlike = (measured.kinds != np.array(kinds)) @ np.array([weights[name] for name in KINDS])
     return unlike + np.abs(measured.numbers - numbers) @ np.array([weights[name] for name in NUMBERS])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from planner import __version__
-from planner.cli import catalogue, estimate, failures, model, schema, solve
+from planner.cli import candidates, catalogue, estimate, failures, model, schema, solve
 
 app = typer.Typer(
     name="planner",
@@ -40,6 +40,7 @@ def options(
 
 
 app.command("solve")(solve.solve)
+app.command("candidates")(candidates.candidates)
 app.command("estimate")(estimate.estimate)
 app.command("model")(model.model)
 app.command("catalogue")(catalogue.catalogue)

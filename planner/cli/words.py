@@ -16,8 +16,8 @@ def status_line(solution: Solution) -> str:
     return "proved infeasible"
 
 
-def decisions_line(decisions: Decisions) -> str:
-    """The layout as people say it: TP8 PP4 DP20, ZeRO 1, recompute none."""
+def layout_words(decisions: Decisions) -> str:
+    """Parallel sizes: TP8 PP4 DP20, and those of the others that are above one."""
     sizes = {
         "TP": decisions.tp,
         "CP": decisions.cp,
@@ -27,11 +27,15 @@ def decisions_line(decisions: Decisions) -> str:
     }
     experts = {"EP": decisions.ep, "ETP": decisions.etp}
     always = ("TP", "PP", "DP")
-    layout = " ".join(f"{k}{n}" for k, n in (sizes | experts).items() if n > 1 or k in always)
+    return " ".join(f"{k}{n}" for k, n in (sizes | experts).items() if n > 1 or k in always)
+
+
+def decisions_line(decisions: Decisions) -> str:
+    """The layout as people say it: TP8 PP4 DP20, ZeRO 1, recompute none."""
     modules = f" ({', '.join(decisions.recompute_modules)})" if decisions.recompute_modules else ""
     sequence = ", sequence parallel" if decisions.sequence_parallel else ""
     recompute = f"recompute {decisions.recompute}{modules}"
-    return f"{layout}, ZeRO {decisions.zero}, {recompute}, {decisions.precision}{sequence}"
+    return f"{layout_words(decisions)}, ZeRO {decisions.zero}, {recompute}, {decisions.precision}{sequence}"
 
 
 def stages_line(decisions: Decisions) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.runs.describe import DescribedRun, RefusedRun, described, describe
+from planner.runs.describe import DescribedRun, RefusedRun, describe, described
 from planner.runs.read import read_runs
 
 __all__ = ["DescribedRun", "RefusedRun", "describe", "described", "read_runs"]

@@ -53,6 +53,7 @@ class Rule(BaseModel):
 
 @cache
 def rules() -> tuple[Rule, ...]:
+    """The rules of `frameworks.yaml`, in order."""
     return tuple(Rule.model_validate(each) for each in yaml.safe_load(RULES.read_text(encoding="utf-8")))
 
 

@@ -1,0 +1,185 @@
+"""Every candidate within the limits, each with the plainest stage split: what an optimum can be checked against.
+
+The split is as even as can be, the remainder spread (`costmodel.pipeline.plain_layers`); none of the layers are
+recomputed, or selected modules of all, or all of them. Candidates come in blocks, so that memory stays bounded
+however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.pipeline import plain_layers
+from planner.economics import DAY, keys, run_dollars, run_seconds, within
+from planner.evaluate import BLOCK, evaluate, gpu_seconds_per_token, group_bounds
+from planner.instance import Instance
+from planner.space import Candidates, Groups, expand, groups, layer_keys, selective_modules
+
+Array = NDArray[Any]
+GIB = 2**30
+KEYS = 16
+"""Layer keys whose layouts are written down at once."""
+GROUPS = 1 << 12
+"""Layouts that are expanded at once; each has some tens of schedules and ZeRO stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Candidates with their figures, one entry a row; `rows.m_high` is the number of micro-batches."""
+
+    rows: Candidates
+    recompute: str
+    """none, selective or full: the same for all of them."""
+    step: Array
+    """Seconds."""
+    seconds: Array
+    """Of the whole run."""
+    dollars: Array
+    memory: Array
+    """Bytes of the fullest rank."""
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def take(self, index: Array | slice) -> Listed:
+        columns = (self.step, self.seconds, self.dollars, self.memory)
+        return Listed(self.rows.take(index), self.recompute, *(column[index] for column in columns))
+
+
+def listed(instance: Instance) -> Iterator[Listed]:
+    """All candidates that satisfy the limits, a block at a time."""
+    for some in promising_groups(instance):
+        for start in range(0, len(some), GROUPS):
+            rows = expand(instance, some.take(slice(start, start + GROUPS)))
+            for of in by_microbatches(instance, rows):
+                yield from satisfying(instance, of)
+
+
+def promising_groups(instance: Instance) -> Iterator[Groups]:
+    """Layouts that could meet deadline and budget: of the others not even a bound does."""
+    for pool in instance.pools:
+        every = layer_keys(instance, pool)
+        for start in range(0, len(every), KEYS):
+            some = every.take(slice(start, start + KEYS))
+            at_least = np.ones(len(some), dtype=np.int64)
+            if instance.limits.deadline is not None:
+                least = instance.tokens * gpu_seconds_per_token(instance, some) / instance.limits.deadline
+                at_least = np.maximum(np.ceil(least * (1 - 1e-12)).astype(np.int64), 1)
+            rows = groups(instance, some, at_least)
+            if len(rows):
+                yield rows.take(affordable(instance, rows, group_bounds(instance, rows)))
+
+
+def affordable(instance: Instance, rows: Groups, step: Array) -> Array:
+    """Indices of the rows that meet deadline and budget if a step takes so long."""
+    seconds = run_seconds(instance, rows, step)
+    return np.flatnonzero(within(instance.limits, seconds, run_dollars(instance, rows, seconds)))
+
+
+def by_microbatches(instance: Instance, rows: Candidates) -> Iterator[Candidates]:
+    """The rows once for each number of micro-batches, in blocks.
+
+    The time a token falls with their number, so that a row which is too slow or too dear at its largest
+    number is so at every one.
+    """
+    if not len(rows):
+        return
+    figures = evaluate(instance, rows)
+    index = affordable(instance, rows, np.minimum(figures.plain, figures.recomputed))
+    for start in range(0, len(index), GROUPS):
+        part = rows.take(index[start : start + GROUPS])
+        step = np.where(part.vpp > 1, part.pp, 1)
+        numbers = (part.m_high - part.m_low) // step + 1
+        which = np.repeat(np.arange(len(part)), numbers)
+        nth = np.arange(len(which)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+        m = part.m_low[which] + nth * step[which]
+        for block in range(0, len(which), BLOCK):
+            at = slice(block, block + BLOCK)
+            yield replace(part.take(which[at]), m_low=m[at], m_high=m[at])
+
+
+def satisfying(instance: Instance, rows: Candidates) -> Iterator[Listed]:
+    """The rows of each recompute mode that is allowed and with which they are within the limits."""
+    figures, permits = evaluate(instance, rows), instance.narrowing.permits
+    modes = {
+        "none": (rows.selective == 0, figures.plain, figures.plain_memory),
+        "selective": (rows.selective == 1, figures.plain, figures.plain_memory),
+        "full": (rows.selective == 0, figures.recomputed, figures.recomputed_memory),
+    }
+    room = np.array([pool.memory_limit(instance.limits.memory_headroom) for pool in instance.pools])[rows.pool]
+    for mode, (of_mode, step, memory) in modes.items():
+        if not permits("recompute", mode):
+            continue
+        index = np.flatnonzero(of_mode & (memory <= room))
+        seconds = run_seconds(instance, rows.take(index), step[index])
+        cost = run_dollars(instance, rows.take(index), seconds)
+        ok = within(instance.limits, seconds, cost)
+        if ok.any():
+            at = index[ok]
+            yield Listed(rows.take(at), mode, step[at], seconds[ok], cost[ok], memory[at])
+
+
+def best_records(instance: Instance, number: int) -> list[dict[str, Any]]:
+    """The best so many candidates by the problem's objective, best first; ties go to time, then fewer GPUs."""
+    best: list[tuple[tuple[float, ...], dict[str, Any]]] = []
+    for block in listed(instance):
+        columns = keys(instance.objective, instance.lexicographic, block.rows, block.seconds, block.dollars)
+        first = np.lexsort(columns[::-1])[:number]
+        places = zip(*(column[first].tolist() for column in columns), strict=True)
+        best += zip(places, records(instance, block.take(first)), strict=True)
+        best = sorted(best, key=lambda entry: entry[0])[:number]
+    return [record for _, record in best]
+
+
+def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
+    """One mapping a candidate, its decisions named as those of a solution's plan."""
+    decided = [f.name for f in fields(Candidates) if f.name not in ("pool", "selective", "m_low", "m_high")]
+    columns = {name: getattr(of.rows, name).tolist() for name in decided}
+    modules = sorted(selective_modules(instance.architecture)) if of.recompute == "selective" else []
+    gpus, micro_batches, pools = of.rows.num_gpus.tolist(), of.rows.m_high.tolist(), of.rows.pool.tolist()
+    figures = zip(of.step.tolist(), of.seconds.tolist(), of.dollars.tolist(), of.memory.tolist(), strict=True)
+    for i, (step, seconds, dollars, memory) in enumerate(figures):
+        chosen = {name: column[i] for name, column in columns.items()}
+        pool = instance.pools[pools[i]]
+        decisions = {
+            "gpu": pool.gpu.name,
+            "num_gpus": gpus[i],
+            "nodes": gpus[i] // pool.fabric.gpus_per_node,
+            **chosen,
+            "num_microbatches": micro_batches[i],
+            "global_batch": micro_batches[i] * chosen["micro_batch"] * chosen["dp"],
+            "recompute": of.recompute,
+            "recompute_modules": modules,
+            "precision": instance.precision,
+            "sequence_parallel": chosen["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
+            "stages": plain_stages(
+                instance.architecture.layers, chosen["pp"], chosen["vpp"], of.recompute == "full"
+            ),
+        }
+        yield {
+            "decisions": decisions,
+            "step_time_s": step,
+            "days": seconds / DAY,
+            "dollars": dollars,
+            "gpus": gpus[i],
+            "memory_gib": memory / GIB,
+        }
+
+
+@cache
+def plain_stages(layers: int, pp: int, vpp: int, recomputed: bool) -> list[dict[str, Any]]:
+    """What each pipeline rank of the plain split holds, as in a solution's plan."""
+    split = plain_layers(layers, pp * vpp).tolist()
+    stages: list[dict[str, Any]] = []
+    for rank in range(pp):
+        held = split[rank::pp]
+        again = held if recomputed else [0] * len(held)
+        stage: dict[str, Any] = {"layers": sum(held), "recomputed_layers": sum(again)}
+        stages.append(stage | ({"chunks": held, "recomputed_chunks": again} if vpp > 1 else {}))
+    return stages
