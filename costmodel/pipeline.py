@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
+from costmodel.run import Column
 from costmodel.stage import StageSplit
 
 Ints = NDArray[np.int64]
@@ -45,14 +46,14 @@ def plain_layers(layers: int, stages: int) -> Ints:
     return split
 
 
-def chunk_range(layers: int, stages: int) -> tuple[int, int, int]:
+def chunk_range(layers: int, stages: Column) -> tuple[Column, Column, Column]:
     """Fewest layers at an end, fewest and most in the middle, of an interleaved virtual stage.
 
     Virtual stages hold floor(L/S) layers or one more; the first and the last may hold one fewer, for
     the embedding and the head (126 layers on 64 virtual stages: 1, 62 x 2, 1).
     """
     base = layers // stages
-    return max(1, base - 1), base, base + 1
+    return np.maximum(1, base - 1), base, base + 1
 
 
 def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.pipeline import chunk_range, micro_batches_in_flight
+from costmodel.pipeline import chunk_range
 from costmodel.run import Column
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
@@ -51,7 +51,7 @@ def step_bound(
 ) -> Array:
     """A step is at least this long if its slowest rank takes `slowest` and recompute adds `extra` in all."""
     total = whole_model(rates.work, layers) + extra
-    busy = pipeline_time(slowest, np.maximum(total, slowest), num_microbatches, vpp)
+    busy = pipeline_time(slowest, np.maximum(total, slowest), num_microbatches, vpp, rates.bubble)
     transfers = num_microbatches * rates.p2p_steady + (pp - 1) * rates.p2p_fill
     return (busy + transfers + per_step_floor(rates, layers, pp) + rates.fixed) * rates.scale
 
@@ -78,73 +78,101 @@ class Recompute:
     total: Column = 0
     """Layers that all ranks together recompute at least: (rows,) or a number."""
 
+    def take(self, index: Array) -> Recompute:
+        """The case for some of its rows."""
 
-def recompute_cases(recompute: str, uniform: bool, layers: int, pp: int, vpp: Array) -> list[Recompute]:
-    """Cases that together cover what a stage assignment may recompute; rows share pp and whether vpp > 1."""
+        def rows(value: Any) -> Any:
+            return value[index] if isinstance(value, np.ndarray) else value
+
+        return Recompute(rows(self.least), rows(self.most), self.more, rows(self.total))
+
+
+def recompute_cases(recompute: str, uniform: bool, layers: int, pp: Array, vpp: Array) -> list[Recompute]:
+    """Cases that together cover what a stage assignment may recompute.
+
+    Rows are alike: all without a pipeline, all 1F1B, or all interleaved (`schedule_kind`).
+    """
     if recompute == "none":
         return [Recompute(0, 0, False)]
     if recompute == "all":
         return [Recompute(layers, layers, False, layers)]
-    if not uniform or pp == 1:
+    if not uniform or pp[0] == 1:
         # One stage recomputes as many layers as it takes either way.
         return [Recompute(0, 0, True)]
     if vpp[0] == 1:
-        most = min(layers - pp + 1, -(-layers // pp) + 2, MOST_CASES)
+        most = min(-(-layers // int(pp.min())) + 2, MOST_CASES)
         cases = [Recompute(q, q, False, pp * min(q, 1)) for q in range(most)]
         return [*cases, Recompute(most, most, True, pp)]
-    base = (layers // (pp * vpp))[:, None]
-    ends = (np.arange(pp) == 0).astype(int) + (np.arange(pp) == pp - 1)
+    return _interleaved_cases(layers, pp, vpp)
+
+
+def _interleaved_cases(layers: int, pp: Array, vpp: Array) -> list[Recompute]:
+    """Uniform recompute of q layers a virtual stage, up to all that one holds."""
+    rank, last = np.arange(int(pp.max())), pp[:, None] - 1
+    end, base, _ = chunk_range(layers, (pp * vpp)[:, None])
+    ends = (rank == 0).astype(int) + (rank == last)
     cases = []
     for q in range(int(base.max()) + 2):
         # A stage at an end may hold fewer than q layers.
-        short = ends * (q > np.maximum(1, base - 1))
-        every = q > base
-        least = np.where(every, layers, vpp[:, None] * q - short)
-        total = np.where(every[:, 0], layers, least.sum(axis=-1))
-        cases.append(Recompute(least, np.where(every, layers, vpp[:, None] * q), False, total))
+        least = np.where(q > base, layers, vpp[:, None] * q - ends * (q > end))
+        most = np.where(q > base, layers, vpp[:, None] * q)
+        total = np.where(q > base[:, 0], layers, np.where(rank <= last, least, 0).sum(axis=-1))
+        cases.append(Recompute(least, most, False, total))
     return cases
+
+
+def schedule_kind(pp: Array, vpp: Array) -> Array:
+    """0 without a pipeline, 1 for 1F1B, 2 interleaved."""
+    return np.where(pp == 1, 0, np.where(vpp == 1, 1, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Fewest and most layers of a rank: (rows, ranks)."""
+    """What ranks may hold and keep in flight: (rows, ranks), ranks beyond pp hold nothing."""
 
     least: Array
+    """Fewest layers."""
     most: Array
     surplus: Array
     """Sum over chunks of its fewest layers x (micro-batches in flight - the rank's least)."""
+    in_flight_least: Array
+    """Of the rank's chunks, the one that keeps least in flight."""
+    in_flight_most: Array
+    exists: Array
+
+    def take(self, index: Array) -> Extent:
+        return Extent(*(getattr(self, f.name)[index] for f in fields(self)))
 
 
-def extent(layers: int, pp: int, vpp: Array, num_microbatches: Array, kinds: int) -> tuple[Extent, Array, Array, Array]:
-    """What ranks may hold, and their least and most micro-batches in flight and rank 0's first: (rows, ranks)."""
-    code = vpp.astype(np.int64) << 32 | num_microbatches
-    distinct, key = np.unique(code, return_inverse=True)
-    parts = [_extent(layers, pp, int(c) >> 32, int(c) & 0xFFFFFFFF) for c in distinct]
-    least, most, surplus, low, high, entry = (np.stack(column)[key] for column in zip(*parts, strict=True))
+def extent(layers: int, pp: Array, vpp: Array, num_microbatches: Array, kinds: int) -> Extent:
+    """Extents of many schedules at once: pipeline.micro_batches_in_flight and chunk_range in closed form.
+
+    The counts of a rank's chunks fall from the first to the last and add up to its warm-up.
+    """
+    rank = np.arange(int(pp.max()))
+    p, v, m = pp[:, None], vpp[:, None], num_microbatches[:, None]
+    single = np.minimum(m, p - rank)
+    warm_up = np.minimum(2 * (p - rank - 1) + (v - 1) * p + 1, m * v)
+    rounds, rest = np.divmod(np.maximum(warm_up, 0), p * v)
+    first = np.where(v == 1, single, rounds * p + np.minimum(rest, p))
+    last = np.where(v == 1, single, rounds * p + np.clip(rest - (v - 1) * p, 0, p))
+    end, base, top = chunk_range(layers, p * v)
+    short = np.where(v == 1, 0, base - end)
+    base = np.where(v == 1, 1, base)
+    least = base * v - short * ((rank == 0).astype(int) + (rank == p - 1))
+    surplus = np.where(v == 1, 0, base * (warm_up - v * last) - short * (rank == 0) * (first - last))
     if kinds > 1:
         # Layers of the other kind may take a rank's places.
         least, surplus = np.zeros_like(least), np.zeros_like(surplus)
-    return Extent(least, most, surplus), low, high, entry
-
-
-def _extent(layers: int, pp: int, vpp: int, num_microbatches: int) -> tuple[Array, ...]:
-    flying = micro_batches_in_flight(pp, vpp, num_microbatches)
-    fewest = np.ones((pp, vpp), dtype=np.int64)
-    most = np.full(pp, layers)
-    if vpp > 1:
-        end, base, top = chunk_range(layers, pp * vpp)
-        fewest[:] = base
-        fewest[0, 0] = fewest[-1, -1] = end
-        most = np.full(pp, top * vpp)
-    low = flying.min(axis=1)
-    surplus = (fewest * (flying - low[:, None])).sum(axis=1)
-    return fewest.sum(axis=1), most, surplus, low, flying.max(axis=1), flying[0, 0]
+    exists = rank < p
+    most = np.where(v == 1, layers, top * v)
+    return Extent(least * exists, most * exists, surplus, last, first, exists)
 
 
 def capacity_bound(
     rates: StageRates,
     layers: Array,
-    pp: int,
+    pp: Array,
     vpp: Array,
     num_microbatches: Array,
     fewest: Array,
@@ -152,7 +180,7 @@ def capacity_bound(
     cases: list[Recompute],
     memory_vpp: Array | None = None,
 ) -> Array:
-    """The bound that knows memory: (rows,), inf where no assignment fits. All rows share pp.
+    """The bound that knows memory: (rows,), inf where no assignment fits.
 
     A rank that may take T seconds a micro-batch holds at most so many layers, with just enough of
     them recomputed to fit its memory; the smallest T at which the ranks together hold all layers is
@@ -183,21 +211,27 @@ BISECTIONS = 14
 
 
 def smallest_bottleneck(
-    rates: StageRates, room: RankRoom, layers: Array, pp: int, chunks: Array, case: Recompute
+    rates: StageRates, room: RankRoom, layers: Array, pp: Array, chunks: Array, case: Recompute
 ) -> Array:
     """Least time of the slowest rank at which all ranks hold the layers, inf if they never do: (rows,)."""
     wanted = float(layers.max())
     low = least_slowest(rates, layers, pp, chunks)
     high = (layers * (rates.work.kinds + rates.recompute)).sum(axis=-1) + rates.work.first + rates.work.last
-    impossible = room.held(high, case) < wanted
-    done = room.held(low, case) >= wanted
+    result = np.where(room.held(low, case) >= wanted, low, np.inf)
+    # Only rows that hold the layers in no less time, but hold them at all, are worth a search.
+    open_rows = np.flatnonzero(np.isinf(result))
+    open_rows = open_rows[room.take(open_rows).held(high[open_rows], case.take(open_rows)) >= wanted]
+    if not len(open_rows):
+        return result
+    some, asked, low, high = room.take(open_rows), case.take(open_rows), low[open_rows], high[open_rows]
     near = np.minimum(1.2 * low, high)
-    high = np.where(done, low, np.where(room.held(near, case) >= wanted, near, high))
-    for _ in range(BISECTIONS if not (done | impossible).all() else 0):
+    high = np.where(some.held(near, asked) >= wanted, near, high)
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        enough = room.held(middle, case) >= wanted
+        enough = some.held(middle, asked) >= wanted
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(impossible, np.inf, np.where(done, high, low))
+    result[open_rows] = low
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +253,19 @@ class RankRoom:
 
     @classmethod
     def of(
-        cls, rates: StageRates, layers: Array, kind: int, pp: int, vpp: Array, num_microbatches: Array, limit: float
+        cls, rates: StageRates, layers: Array, kind: int, pp: Array, vpp: Array, num_microbatches: Array, limit: float
     ) -> RankRoom:
-        total = int(layers.sum())
-        reach, least, most, entry = extent(total, pp, vpp, num_microbatches, len(layers))
-        rank = np.arange(pp)
-        first, last = (rank == 0).astype(float), (rank == pp - 1).astype(float)
+        reach = extent(int(layers.sum()), pp, vpp, num_microbatches, len(layers))
+        least, most, entry = reach.in_flight_least, reach.in_flight_most, reach.in_flight_most[:, :1]
+        rank = np.arange(least.shape[1])
+        first, last = (rank == 0).astype(float), (rank == pp[:, None] - 1).astype(float)
 
         def ends(of: PerLayer) -> Array:
             return first * of.first[:, None] + last * of.last[:, None]
 
         kept, checkpoint = rates.kept.kinds[:, kind, None], rates.checkpoint[:, kind, None]
         states = rates.states.kinds[:, kind, None]
-        fixed = ends(rates.states) + first * entry[:, None] * rates.kept.first[:, None]
+        fixed = ends(rates.states) + first * entry * rates.kept.first[:, None]
         fixed = fixed + last * rates.kept.last[:, None]
         fixed = fixed + np.maximum(rates.working[:, None], last * rates.loss[:, None])
         room = (limit - rates.fixed_bytes[:, None]) / (1 + rates.overhead) - fixed
@@ -250,6 +284,10 @@ class RankRoom:
             extent=reach,
         )
 
+    def take(self, index: Array) -> RankRoom:
+        """The room of some of its rows."""
+        return RankRoom(*(getattr(self, f.name)[index] for f in fields(self) if f.name != "extent"), self.extent.take(index))
+
     def held(self, slowest: Array, case: Recompute) -> Array:
         """Layers that all ranks together hold if none takes longer than `slowest`: (rows,)."""
         left = slowest[:, None] * (1 + 1e-12) - self.other_time
@@ -258,7 +296,8 @@ class RankRoom:
         if np.any(case.least):
             all_again = np.minimum(_ratio(left, self.time + self.again), self.most)
             n = np.where(n >= case.least, n, np.minimum(np.floor(all_again + 1e-9), case.least))
-        return np.where(n >= self.extent.least, n, -np.inf).sum(axis=-1)
+        n = np.where(n >= self.extent.least, n, -np.inf)
+        return np.where(self.extent.exists, n, 0.0).sum(axis=-1)
 
     def _held(self, left: Array, base: Array, more: bool) -> Array:
         """Layers by time and memory, with more of them recomputed where that lets a rank hold more."""
@@ -275,9 +314,11 @@ class RankRoom:
 
     def least_recomputed(self, wanted: float) -> Array:
         """Least number of layers that must be recomputed for all to fit: (rows,)."""
-        free = np.maximum(-self.base / self.need, 0.0).sum(axis=-1)
+        exists = self.extent.exists
+        free = np.where(exists, np.maximum(-self.base / self.need, 0.0), 0.0).sum(axis=-1)
         with np.errstate(divide="ignore"):
-            price = np.where(self.saved > 0, self.need / self.saved, 0.0).min(axis=-1)
+            price = np.where(self.saved > 0, self.need / self.saved, 0.0)
+        price = np.where(exists, price, np.inf).min(axis=-1)
         return np.maximum(wanted - free, 0.0) * price
 
 
@@ -291,9 +332,9 @@ def slowest_rank_bound(
     rates: StageRates, layers: Array, pp: int, vpp: int, num_microbatches: int, limit: float, cases: list[Recompute]
 ) -> float:
     """Least seconds a micro-batch of the slowest rank of one candidate, memory considered; inf if nothing fits."""
-    row, chunks = one_row(rates), np.array([vpp])
-    room = RankRoom.of(row, layers, int(np.argmax(layers)), pp, chunks, np.array([num_microbatches]), limit)
-    return min(float(smallest_bottleneck(row, room, layers, pp, chunks, case)[0]) for case in cases)
+    row, chunks, ranks = one_row(rates), np.array([vpp]), np.array([pp])
+    room = RankRoom.of(row, layers, int(np.argmax(layers)), ranks, chunks, np.array([num_microbatches]), limit)
+    return min(float(smallest_bottleneck(row, room, layers, ranks, chunks, case)[0]) for case in cases)
 
 
 def one_row(rates: StageRates) -> StageRates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,40 +16,94 @@ Array = NDArray[Any]
 DAY = 86400.0
 
 
+@dataclass(frozen=True, slots=True)
+class Economy:
+    """What turns the time of a step into days and dollars, a row each."""
+
+    seconds_per_step: Array
+    """Seconds of the run for each second of a step: tokens / tokens a step."""
+    rent: Array
+    """Dollars a second of the run."""
+    committed: Array
+    """Seconds that are paid for even if the run ends sooner."""
+    num_gpus: Array
+
+    @classmethod
+    def of(cls, instance: Instance, rows: Groups) -> Economy:
+        price = np.array([pool.price for pool in instance.pools])[rows.pool]
+        return cls(
+            instance.tokens / (rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len)),
+            dollars(rows.num_gpus, 1 / DAY, price),
+            np.array([pool.committed for pool in instance.pools])[rows.pool],
+            rows.num_gpus.astype(float),
+        )
+
+    def take(self, index: Array) -> Economy:
+        return Economy(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    @staticmethod
+    def concatenate(parts: list[Economy]) -> Economy:
+        return Economy(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Economy)))
+
+    @staticmethod
+    def empty() -> Economy:
+        return Economy(*(np.empty(0) for _ in fields(Economy)))
+
+    def seconds(self, step: Array) -> Array:
+        """Seconds of the whole run."""
+        return self.seconds_per_step * step
+
+    def dollars(self, step: Array) -> Array:
+        """What the run costs: the GPUs for as long as it runs, or for the committed window if that is longer."""
+        return self.rent * np.maximum(self.seconds(step), self.committed)
+
+
 def run_seconds(instance: Instance, rows: Groups, step: Array) -> Array:
     """Seconds of the whole run: tokens / tokens a step x seconds a step."""
-    batch = rows.micro_batch * rows.m_high * rows.dp
-    return instance.tokens / (batch * float(instance.seq_len)) * step
+    return Economy.of(instance, rows).seconds(step)
 
 
 def run_dollars(instance: Instance, rows: Groups, seconds: Array) -> Array:
-    """What the run costs: the GPUs for as long as it runs, or for the committed window if that is longer."""
-    price = np.array([p.price for p in instance.pools])[rows.pool]
-    committed = np.array([p.committed for p in instance.pools])[rows.pool]
-    return dollars(rows.num_gpus, seconds / DAY, price, committed / DAY)
+    """What a run of so many seconds costs."""
+    economy = Economy.of(instance, rows)
+    return economy.rent * np.maximum(seconds, economy.committed)
 
 
-def within(limits: Limits, seconds: Array, cost: Array) -> Array:
+def within(limits: Limits, economy: Economy, step: Array) -> Array:
     """Rows that meet deadline and budget."""
-    ok = np.isfinite(seconds)
+    ok = np.isfinite(step)
     if limits.deadline is not None:
-        ok &= seconds <= limits.deadline
+        ok &= economy.seconds(step) <= limits.deadline
     if limits.budget is not None:
-        ok &= cost <= limits.budget
+        ok &= economy.dollars(step) <= limits.budget
     return ok
 
 
 def keys(
-    objective: tuple[tuple[Term, float], ...], lexicographic: bool, rows: Groups, seconds: Array, cost: Array
+    objective: tuple[tuple[Term, float], ...], lexicographic: bool, economy: Economy, step: Array
 ) -> tuple[Array, ...]:
     """Sort keys of plans, most important first: the objective, then time, then fewer GPUs."""
-    terms = {"cost": cost, "time": seconds}
+    seconds = economy.seconds(step)
+    terms = {"time": seconds}
+    if any(name == "cost" for name, _ in objective):
+        terms["cost"] = economy.dollars(step)
     if lexicographic:
         first = tuple(terms[name] for name, _ in objective)
     else:
         weight = {"cost": 1.0, "time": 1 / DAY}
-        first = (sum((terms[name] * weight[name] * factor for name, factor in objective), np.zeros(len(rows))),)
-    return (*first, seconds, rows.num_gpus.astype(float))
+        first = (sum((terms[name] * weight[name] * factor for name, factor in objective), np.zeros(len(step))),)
+    return (*first, seconds, economy.num_gpus)
+
+
+def no_worse(columns: tuple[Array, ...], achieved: tuple[Array, ...]) -> Array:
+    """Rows whose sort keys do not come after those of one achieved plan, compared to 1e-9 relative."""
+    result = np.zeros(len(columns[0]), dtype=bool)
+    tied = np.ones(len(columns[0]), dtype=bool)
+    for column, value in zip(columns, achieved, strict=True):
+        limit = float(value[0])
+        result |= tied & (column < limit * (1 - 1e-9))
+        tied &= np.abs(column - limit) <= 1e-9 * abs(limit)
+    return result | tied
 
 
 def ranks(columns: tuple[Array, ...]) -> Array:

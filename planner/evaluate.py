@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
 from costmodel.layer import LayerCost, layer_cost
+from costmodel.memory.layer_memory import LayerMemory, layer_memory
 from costmodel.pipeline import plain_layers, saturating_microbatches, stage_split
 from costmodel.rates import stage_rates
 from costmodel.run import Run
 from costmodel.stage import StageRates, StageSplit, stage_memory
 from costmodel.step import assumed_rates, step_time
+from costmodel.transfer import hop_time, steady_transfer
 from planner.bound import quick_bound, whole_model
 from planner.instance import Instance
 from planner.space import Candidates, Groups, selective_modules
@@ -79,7 +81,8 @@ def gather(record: T, index: Array) -> T:
     values = {f.name: getattr(record, f.name) for f in fields(record)}  # type: ignore[arg-type]
     return type(record)(
         **{
-            name: value[index]
+            # np.take is many times faster than [] on rows of several kinds.
+            name: np.take(value, index, axis=0)
             if isinstance(value, np.ndarray)
             else (gather(value, index) if hasattr(value, "__dataclass_fields__") else value)
             for name, value in values.items()
@@ -115,9 +118,26 @@ def run_of_candidates(instance: Instance, pool: int, selective: int, rows: Candi
     return run_of(instance, pool, selective, rows, rows.vpp, rows.zero)
 
 
-def rates_of(instance: Instance, run: Run, layer: LayerCost | None = None, memory: bool = True) -> StageRates:
-    """Stage rates of a run, or those that reproduce an assumed MFU."""
-    rates = stage_rates(run, layer, memory)
+@dataclass(frozen=True, slots=True)
+class LayerKeys:
+    """Layer costs and bytes of the distinct layer keys of rows, and the key of each row."""
+
+    cost: LayerCost
+    memory: LayerMemory | None
+    key: Array
+
+    @classmethod
+    def of(cls, instance: Instance, pool: int, selective: int, rows: Groups, memory: bool = True) -> LayerKeys:
+        first, key = distinct([rows.tp, rows.cp, rows.ep, rows.etp, rows.micro_batch])
+        run = run_of(instance, pool, selective, rows.take(first), 1, 0)
+        return cls(layer_cost(run), layer_memory(run) if memory else None, key)
+
+
+def rates_of(instance: Instance, run: Run, keys: LayerKeys, at: Any = slice(None)) -> StageRates:
+    """Stage rates of a run whose rows are those of `keys` at `at`, or those that reproduce an assumed MFU."""
+    key = keys.key[at]
+    layer_bytes = None if keys.memory is None else keys.memory.take(key)
+    rates = stage_rates(run, keys.cost.take(key), keys.memory is not None, layer_bytes)
     if instance.assume_mfu is None:
         return rates
     return assumed_rates(rates, run, instance.assume_mfu, instance.nominal_parameters)
@@ -187,26 +207,16 @@ def families(rows: Groups) -> list[tuple[int, int, Array]]:
     return [(int(value) // 2, int(value) % 2, np.flatnonzero(code == value)) for value in np.unique(code)]
 
 
-def layer_costs(instance: Instance, pool: int, selective: int, rows: Groups) -> tuple[LayerCost, Array]:
-    """Layer costs of the distinct layer keys of rows, and the key of each row."""
-    first, key = distinct([rows.tp, rows.cp, rows.ep, rows.etp, rows.micro_batch])
-    keys = rows.take(first)
-    return layer_cost(run_of(instance, pool, selective, keys, 1, 0)), key
-
-
-def gathered(instance: Instance, pool: int, selective: int, rows: Groups) -> tuple[LayerCost]:
-    """What rates_of can be spared from computing row by row."""
-    layer, key = layer_costs(instance, pool, selective, rows)
-    return (layer.take(key),)
-
-
 def gpu_seconds_per_token(instance: Instance, keys: Groups) -> Array:
     """Least GPU-seconds a token with each layer key: layers alone, no bubble, perfectly balanced."""
     layers = layer_totals(instance.architecture)
     least = np.empty(len(keys))
     for pool, selective, of in families(keys):
-        run = run_of(instance, pool, selective, keys.take(of), 1, 0)
-        rates = rates_of(instance, run, memory=False)
+        some = keys.take(of)
+        # Replicas share the work of a token; as many as the experts need to have ranks at all.
+        rows = replace(some, dp=some.ep * some.etp)
+        run = run_of(instance, pool, selective, rows, 1, 0)
+        rates = rates_of(instance, run, LayerKeys.of(instance, pool, selective, rows, memory=False))
         work = whole_model(rates.work, layers) if instance.assume_mfu is None else rates.fixed
         least[of] = work * run.num_gpus / run.tokens_per_step
     return least
@@ -223,35 +233,37 @@ def group_bounds(instance: Instance, rows: Groups) -> Array:
     layers = layer_totals(instance.architecture)
     bound = np.empty(len(rows))
     for pool, selective, family in families(rows):
-        layer, key = layer_costs(instance, pool, selective, rows.take(family))
+        keys = LayerKeys.of(instance, pool, selective, rows.take(family), memory=False)
         for start in range(0, len(family), BLOCK):
-            at = family[start : start + BLOCK]
-            of = rows.take(at)
-            rates = group_rates(instance, pool, selective, of, (layer, key[start : start + BLOCK]), memory=False)
+            block = slice(start, start + BLOCK)
+            of = rows.take(family[block])
+            rates = group_rates(instance, pool, selective, of, keys, block)
             most = np.maximum(instance.architecture.layers // of.pp, 1)
-            bound[at] = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1)
+            bound[family[block]] = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1)
     return bound
 
 
 def group_rates(
-    instance: Instance, pool: int, selective: int, rows: Groups, layer: tuple[LayerCost, Array], memory: bool = True
+    instance: Instance, pool: int, selective: int, rows: Groups, keys: LayerKeys, at: Any = slice(None)
 ) -> StageRates:
     """Rates that no schedule or ZeRO stage of a group undercuts.
 
     One or two chunks make the least transfer, ZeRO-1 the least step end; the most that a ZeRO stage
     shards is the least memory.
     """
-    cost = layer[0].take(layer[1])
+    times = replace(keys, memory=None)
     sharded = np.minimum(rows.cp * rows.dp - 1, 1)
-    rates = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded), cost, memory=False)
-    two = rates_of(instance, run_of(instance, pool, selective, rows, 2, sharded), cost, memory=False)
-    rates = replace(rates, p2p_steady=np.minimum(rates.p2p_steady, two.p2p_steady))
-    if not memory:
+    rates = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded), times, at)
+    interleaved = run_of(instance, pool, selective, rows, 2, sharded)
+    rates = replace(rates, p2p_steady=np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved))))
+    if keys.memory is None:
         return rates
-    lean = rates_of(instance, run_of(instance, pool, selective, rows, 1, np.where(rows.pp == 1, 3, 1) * sharded), cost)
-    names = ("states", "kept", "checkpoint", "working", "loss", "fixed_bytes")
-    plain = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded * 0), cost)
+    most = np.where(rows.pp == 1, 3, 1) * sharded
+    lean = rates_of(instance, run_of(instance, pool, selective, rows, 1, most), keys, at)
+    names = ("states", "kept", "checkpoint", "working", "loss", "rebuilt", "fixed_bytes")
     bytes_of = {name: getattr(lean, name) for name in names}
+    # Layers gathered at once under ZeRO-3 are transients that other stages do not have.
+    plain = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded * 0), keys, at)
     bytes_of |= {name: np.minimum(bytes_of[name], getattr(plain, name)) for name in ("working", "loss")}
     return replace(rates, **bytes_of)
 
@@ -269,14 +281,14 @@ def of_family(
 ) -> None:
     """Prices the rows of one pool and recompute family into `columns`."""
     part = candidates.take(rows)
-    layer, layer_key = layer_costs(instance, pool, selective, part)
+    keys = LayerKeys.of(instance, pool, selective, part)
     saturated = np.minimum(part.m_high, np.where(part.vpp == 1, part.pp, 2 * part.pp))
     split_rows, split_key = distinct([part.pp, part.vpp, saturated])
     table = split_table(instance.architecture, part.pp[split_rows], part.vpp[split_rows], saturated[split_rows])
     for start in range(0, len(rows), BLOCK):
         block = slice(start, start + BLOCK)
         of = part.take(block)
-        rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), layer.take(layer_key[block]))
+        rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), keys, block)
         split = gather(table, split_key[block])
         at = rows[block]
         columns["bound"][at] = quick_bound(rates, split.total_layers, of.pp, of.vpp, of.m_high, of.vpp)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.estimate import Estimate as Prediction
 from costmodel.pipeline import plain_layers
 from planner.answer import GIB, days_and_dollars, predicted
 from planner.instance import Instance
 from planner.relax import why_none
-from planner.search import Effort, Goal, Plan, Table, best, priced
+from planner.search import Goal, Mask, Plan, Table, achieved, best, priced
 from planner.solution import Reason
-from planner.space import Candidates, Groups
+from planner.space import Groups
 from planner.stages import StagePlan
 
 Array = NDArray[Any]
@@ -77,13 +78,6 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
         return lambda plan: int(getattr(plan.row, name)[0])
 
     allowed = instance.narrowing.allowed
-    if len(instance.pools) > 1:
-        yield Question(
-            "gpu",
-            instance.pools[int(row.pool[0])].gpu.name,
-            lambda plan: instance.pools[int(plan.row.pool[0])].gpu.name,
-            differs("pool"),
-        )
     moe = ("ep", "etp") if instance.architecture.moe else ()
     for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch", "zero"):
         if len(allowed.get(name, (0, 1))) > 1:
@@ -101,69 +95,144 @@ def mode_of(plan: Plan) -> str:
     return "full" if any(plan.stages.recomputed) else "none"
 
 
-def reasons(table: Table, goal: Goal, plan: Plan) -> tuple[Reason, ...]:
-    """A reason for every open decision, from the best plan that decides otherwise."""
-    found = [answer(table, goal, plan, question) for question in questions(table.instance, plan)]
-    found += [reason for reason in (microbatch_reason(table, goal, plan), stage_reason(table, plan)) if reason]
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A plan with what it takes, computed once."""
+
+    plan: Plan
+    days: float
+    dollars: float
+    prediction: Prediction
+    shares: dict[str, float]
+    """Dollars or days of the run by part of the step."""
+
+    @classmethod
+    def of(cls, instance: Instance, plan: Plan) -> Account:
+        days, cost = days_and_dollars(instance, plan)
+        of = predicted(instance, plan)
+        pool = instance.pools[int(plan.row.pool[0])]
+        total = days * 24 * int(plan.row.num_gpus[0]) * pool.price if by_money(instance) else days
+        return cls(plan, days, cost, of, {name: total * part / of.step_time for name, part in of.breakdown.items()})
+
+
+def by_money(instance: Instance) -> bool:
+    """Whether parts of a step are told in dollars, or in days."""
+    return instance.objective[0][0] == "cost"
+
+
+def reasons(table: Table, goal: Goal, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Reason, ...]:
+    """A reason for every open decision, from the best plan that decides otherwise.
+
+    `others` are the runner-ups of the other GPU types, which answer for the GPU type.
+    """
+    mine = Account.of(table.instance, plan)
+    found = gpu_reason(table.instance, mine, others)
+    found += [answer(table, goal, mine, question) for question in questions(table.instance, plan)]
+    found += [reason for reason in (microbatch_reason(table, mine), stage_reason(table, mine)) if reason]
     return tuple(found)
 
 
-def answer(table: Table, goal: Goal, plan: Plan, question: Question) -> Reason:
+def gpu_reason(instance: Instance, mine: Account, others: tuple[RunnerUp, ...]) -> list[Reason]:
+    """The best plan of another GPU type, by the objective, or why no other type has one."""
+    if not others:
+        return []
+    chosen = instance.pools[int(mine.plan.row.pool[0])].gpu.name
+    ready = [other for other in others if other.found is not None]
+    if not ready:
+        text = " ".join(f"{other.gpu}: {other.why}." for other in others)
+        text = f"GPU type {chosen}: no other type has a plan within the limits. {text}"
+        return [Reason(decision="gpu", chosen=chosen, because=others[0].limit, text=text)]
+    first = min(ready, key=lambda other: other.key)
+    assert first.found is not None
+    return [compared(instance, mine, Account.of(instance, first.found), "gpu", chosen, first.gpu)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """The best plan of a GPU type that was not chosen, or why there is none."""
+
+    gpu: str
+    found: Plan | None
+    key: tuple[float, ...] = ()
+    limit: str = ""
+    why: str = ""
+
+
+def runner_ups(table: Table, goal: Goal, plan: Plan) -> tuple[RunnerUp, ...]:
+    """One for each GPU type that was not chosen."""
+    instance = table.instance
+    chosen = instance.pools[int(plan.row.pool[0])].gpu.name
+    found = []
+    for name in dict.fromkeys(pool.gpu.name for pool in instance.pools):
+        if name == chosen:
+            continue
+        indices = np.array([i for i, pool in enumerate(instance.pools) if pool.gpu.name == name])
+
+        def of_type(rows: Groups, indices: Array = indices) -> Array:
+            return np.isin(rows.pool, indices)
+
+        other = best(table, goal, of_type)
+        if other is None:
+            found.append(RunnerUp(name, None, (), *why_none(table, goal, of_type)))
+        else:
+            key = tuple(float(column[0]) for column in achieved(table, goal, other))
+            found.append(RunnerUp(name, other, key))
+    return tuple(found)
+
+
+def answer(table: Table, goal: Goal, mine: Account, question: Question) -> Reason:
+    """What the best plan that decides otherwise would change."""
     asked = goal
     if question.modes is not None:
         table, asked = table.fresh(), replace(goal, modes=question.modes)
-    other = best(table, asked, question.mask, Effort())
+    other = nearest(table, asked, question.mask, mine.plan)
     if other is None:
         because, text = why_none(table, asked, question.mask)
-        name = NAMES.get(question.decision, question.decision)
+        name = label(question.decision)
         sentence = f"{name} {question.chosen}: no plan that decides otherwise is within the limits; {text}."
         return Reason(decision=question.decision, chosen=question.chosen, because=because, text=sentence)
-    return compared(table.instance, plan, other, question.decision, question.chosen, question.value(other))
+    theirs = Account.of(table.instance, other)
+    return compared(table.instance, mine, theirs, question.decision, question.chosen, question.value(other))
 
 
-def compared(instance: Instance, plan: Plan, other: Plan, decision: str, chosen: Any, alternative: Any) -> Reason:
-    """What taking `other` instead of `plan` would change, and which part of the step changes most."""
-    days, cost = days_and_dollars(instance, plan)
-    other_days, other_cost = days_and_dollars(instance, other)
-    mine, theirs = predicted(instance, plan), predicted(instance, other)
+def nearest(table: Table, goal: Goal, mask: Mask, plan: Plan) -> Plan | None:
+    """search.best, looking first among plans not much worse than the chosen one, since the best is likely there."""
+    value = float(achieved(table, goal, plan)[0][0])
+    for factor in (1.03, 1.2, np.inf):
+        other = best(table, replace(goal, at_most=factor * value), mask)
+        if other is not None:
+            return other
+    return None
+
+
+def label(decision: str) -> str:
+    """A decision as people call it."""
+    return NAMES.get(decision, decision.upper())
+
+
+def compared(
+    instance: Instance, mine: Account, theirs: Account, decision: str, chosen: Any, alternative: Any
+) -> Reason:
+    """What the other plan would change, and which part of the step changes most."""
     effect = {
-        "days": other_days - days,
-        "dollars": other_cost - cost,
-        "mfu": theirs.mfu - mine.mfu,
-        "memory_gib": float(theirs.memory.total - mine.memory.total) / GIB,
-        "step_time_s": theirs.step_time - mine.step_time,
+        "days": theirs.days - mine.days,
+        "dollars": theirs.dollars - mine.dollars,
+        "mfu": theirs.prediction.mfu - mine.prediction.mfu,
+        "memory_gib": float(theirs.prediction.memory.total - mine.prediction.memory.total) / GIB,
+        "step_time_s": theirs.prediction.step_time - mine.prediction.step_time,
     }
-    by_money = instance.objective[0][0] == "cost"
-    parts = part_changes(instance, plan, other, by_money)
+    names = mine.shares | theirs.shares
+    parts = {name: theirs.shares.get(name, 0.0) - mine.shares.get(name, 0.0) for name in names}
     driver = max(parts, key=lambda name: abs(parts[name]), default="nothing")
-    head = f"{NAMES.get(decision, decision.upper())} {chosen} -> {alternative}"
-    if decision in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp"):
-        head = f"{decision.upper()} {chosen} -> {alternative}"
-    with_it = other_decisions(plan, other, decision)
-    text = f"{head}{with_it}: {change_words(effect)}{part_words(parts, by_money)}."
+    head = f"{label(decision)} {chosen} -> {alternative}{other_decisions(mine.plan, theirs.plan, decision)}"
     return Reason(
         decision=decision,
         chosen=chosen,
         alternative=alternative,
         effect=effect,
         because=PARTS.get(driver, driver),
-        text=text,
+        text=f"{head}: {change_words(effect)}{part_words(parts, by_money(instance))}.",
     )
-
-
-def part_changes(instance: Instance, plan: Plan, other: Plan, by_money: bool) -> dict[str, float]:
-    """Change of each part of the step over the whole run, in dollars (rented by the hour) or days."""
-    mine, theirs = shares(instance, plan, by_money), shares(instance, other, by_money)
-    return {name: theirs.get(name, 0.0) - mine.get(name, 0.0) for name in mine | theirs}
-
-
-def shares(instance: Instance, plan: Plan, by_money: bool) -> dict[str, float]:
-    """Dollars or days of the run by part of the step."""
-    of = predicted(instance, plan)
-    days, _ = days_and_dollars(instance, plan)
-    pool = instance.pools[int(plan.row.pool[0])]
-    total = days * 24 * int(plan.row.num_gpus[0]) * pool.price if by_money else days
-    return {name: total * seconds / of.step_time for name, seconds in of.breakdown.items()}
 
 
 def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
@@ -187,7 +256,7 @@ def change_words(effect: dict[str, float]) -> str:
     return f"{sooner}, {money}, MFU {effect['mfu'] * 100:+.2f} points, {memory}"
 
 
-def part_words(parts: dict[str, float], by_money: bool) -> str:
+def part_words(parts: dict[str, float], in_dollars: bool) -> str:
     """The largest changes of parts, as a clause."""
     total = sum(abs(change) for change in parts.values())
     largest = sorted(parts.items(), key=lambda item: -abs(item[1]))[:3]
@@ -196,15 +265,16 @@ def part_words(parts: dict[str, float], by_money: bool) -> str:
         return ""
     words = [
         f"{PARTS.get(name, name)} {'+' if change > 0 else '-'}"
-        + (f"${abs(change):,.0f}" if by_money else f"{abs(change):.2f} days")
+        + (f"${abs(change):,.0f}" if in_dollars else f"{abs(change):.2f} days")
         for name, change in said
     ]
     return "; " + ", ".join(words)
 
 
-def microbatch_reason(table: Table, goal: Goal, plan: Plan) -> Reason | None:
+def microbatch_reason(table: Table, mine: Account) -> Reason | None:
     """The same layout with the next smaller number of micro-batches: the batch is as large as it is for this."""
-    row, instance = plan.row, table.instance
+    plan, instance = mine.plan, table.instance
+    row = plan.row
     step = int(row.pp[0]) if row.vpp[0] > 1 else 1
     fewer = int(row.m_high[0]) - step
     wanted = instance.narrowing.allowed.get("num_microbatches")
@@ -213,12 +283,14 @@ def microbatch_reason(table: Table, goal: Goal, plan: Plan) -> Reason | None:
         return None
     count = np.array([fewer])
     other = priced(instance, replace(row, m_low=count, m_high=count), plan.stages)
-    return compared(instance, plan, other, "num_microbatches", int(row.m_high[0]), fewer)
+    theirs = Account.of(instance, other)
+    return compared(instance, mine, theirs, "num_microbatches", int(row.m_high[0]), fewer)
 
 
-def stage_reason(table: Table, plan: Plan) -> Reason | None:
+def stage_reason(table: Table, mine: Account) -> Reason | None:
     """Uneven stages against the even split of the same layout."""
-    row, instance = plan.row, table.instance
+    plan, instance = mine.plan, table.instance
+    row = plan.row
     if row.pp[0] == 1:
         return None
     even = tuple(int(n) for n in plain_layers(instance.architecture.layers, int(row.pp[0] * row.vpp[0])))
@@ -227,12 +299,9 @@ def stage_reason(table: Table, plan: Plan) -> Reason | None:
     if even == plan.stages.layers:
         return None
     alternative = priced(instance, row, StagePlan(even, again))
-    return compared(instance, plan, alternative, "stages", chosen, other)
+    return compared(instance, mine, Account.of(instance, alternative), "stages", chosen, other)
 
 
 def sizes(layers: tuple[int, ...]) -> str:
     """Layers of the virtual stages, in short."""
     return ", ".join(map(str, layers)) if len(layers) <= 16 else f"{min(layers)} to {max(layers)} layers each"
-
-
-__all__ = ["Candidates", "compared", "reasons"]

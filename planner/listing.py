@@ -1,8 +1,8 @@
-"""Every candidate within the limits, each with the plainest stage split: what an optimum can be checked against.
+"""Every candidate within the limits, each with the plainest stage split: to check an optimum against.
 
-The split is as even as can be, the remainder spread (`costmodel.pipeline.plain_layers`); none of the layers are
-recomputed, or selected modules of all, or all of them. Candidates come in blocks, so that memory stays bounded
-however many there are.
+The split is as even as can be, the remainder spread (`costmodel.pipeline.plain_layers`); no layers are
+recomputed, or selected modules of all of them, or all of them. Candidates come in blocks, so that memory
+stays bounded however many there are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
-from planner.economics import DAY, keys, run_dollars, run_seconds, within
+from planner.economics import DAY, Economy, keys, within
 from planner.evaluate import BLOCK, evaluate, gpu_seconds_per_token, group_bounds
 from planner.instance import Instance
 from planner.space import Candidates, Groups, expand, groups, layer_keys, selective_modules
@@ -36,20 +36,18 @@ class Listed:
     rows: Candidates
     recompute: str
     """none, selective or full: the same for all of them."""
+    economy: Economy
     step: Array
     """Seconds."""
-    seconds: Array
-    """Of the whole run."""
-    dollars: Array
     memory: Array
     """Bytes of the fullest rank."""
 
     def __len__(self) -> int:
         return len(self.step)
 
-    def take(self, index: Array | slice) -> Listed:
-        columns = (self.step, self.seconds, self.dollars, self.memory)
-        return Listed(self.rows.take(index), self.recompute, *(column[index] for column in columns))
+    def take(self, index: Array) -> Listed:
+        economy = self.economy.take(index)
+        return Listed(self.rows.take(index), self.recompute, economy, self.step[index], self.memory[index])
 
 
 def listed(instance: Instance) -> Iterator[Listed]:
@@ -78,8 +76,7 @@ def promising_groups(instance: Instance) -> Iterator[Groups]:
 
 def affordable(instance: Instance, rows: Groups, step: Array) -> Array:
     """Indices of the rows that meet deadline and budget if a step takes so long."""
-    seconds = run_seconds(instance, rows, step)
-    return np.flatnonzero(within(instance.limits, seconds, run_dollars(instance, rows, seconds)))
+    return np.flatnonzero(within(instance.limits, Economy.of(instance, rows), step))
 
 
 def by_microbatches(instance: Instance, rows: Candidates) -> Iterator[Candidates]:
@@ -112,24 +109,25 @@ def satisfying(instance: Instance, rows: Candidates) -> Iterator[Listed]:
         "selective": (rows.selective == 1, figures.plain, figures.plain_memory),
         "full": (rows.selective == 0, figures.recomputed, figures.recomputed_memory),
     }
-    room = np.array([pool.memory_limit(instance.limits.memory_headroom) for pool in instance.pools])[rows.pool]
+    room = np.array([pool.memory_limit(instance.limits.memory_headroom) for pool in instance.pools])[
+        rows.pool
+    ]
     for mode, (of_mode, step, memory) in modes.items():
         if not permits("recompute", mode):
             continue
-        index = np.flatnonzero(of_mode & (memory <= room))
-        seconds = run_seconds(instance, rows.take(index), step[index])
-        cost = run_dollars(instance, rows.take(index), seconds)
-        ok = within(instance.limits, seconds, cost)
-        if ok.any():
-            at = index[ok]
-            yield Listed(rows.take(at), mode, step[at], seconds[ok], cost[ok], memory[at])
+        fitting = np.flatnonzero(of_mode & (memory <= room))
+        index = fitting[affordable(instance, rows.take(fitting), step[fitting])]
+        if len(index):
+            yield Listed(
+                rows.take(index), mode, Economy.of(instance, rows.take(index)), step[index], memory[index]
+            )
 
 
 def best_records(instance: Instance, number: int) -> list[dict[str, Any]]:
-    """The best so many candidates by the problem's objective, best first; ties go to time, then fewer GPUs."""
+    """The best so many candidates by the problem's objective; ties go to time, then fewer GPUs."""
     best: list[tuple[tuple[float, ...], dict[str, Any]]] = []
     for block in listed(instance):
-        columns = keys(instance.objective, instance.lexicographic, block.rows, block.seconds, block.dollars)
+        columns = keys(instance.objective, instance.lexicographic, block.economy, block.step)
         first = np.lexsort(columns[::-1])[:number]
         places = zip(*(column[first].tolist() for column in columns), strict=True)
         best += zip(places, records(instance, block.take(first)), strict=True)
@@ -143,7 +141,8 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
     columns = {name: getattr(of.rows, name).tolist() for name in decided}
     modules = sorted(selective_modules(instance.architecture)) if of.recompute == "selective" else []
     gpus, micro_batches, pools = of.rows.num_gpus.tolist(), of.rows.m_high.tolist(), of.rows.pool.tolist()
-    figures = zip(of.step.tolist(), of.seconds.tolist(), of.dollars.tolist(), of.memory.tolist(), strict=True)
+    totals = (of.economy.seconds(of.step), of.economy.dollars(of.step))
+    figures = zip(*(column.tolist() for column in (of.step, *totals, of.memory)), strict=True)
     for i, (step, seconds, dollars, memory) in enumerate(figures):
         chosen = {name: column[i] for name, column in columns.items()}
         pool = instance.pools[pools[i]]

@@ -21,18 +21,18 @@ from costmodel.pipeline import plain_layers, stage_split
 from costmodel.stage import stage_memory
 from costmodel.step import step_time
 from planner import economics
-from planner.bound import capacity_bound, recompute_cases
+from planner.bound import capacity_bound, recompute_cases, schedule_kind
 from planner.choose import AtMost, choose, integers
+from planner.economics import Economy
 from planner.evaluate import (
     Estimates,
+    LayerKeys,
     evaluate,
     families,
     gather,
-    gathered,
     gpu_seconds_per_token,
     group_bounds,
     group_rates,
-    layer_costs,
     layer_totals,
     next_fewer_microbatches,
     rates_of,
@@ -44,12 +44,12 @@ from planner.stages import StagePlan, StageProblem, solve_stages
 
 Array = NDArray[Any]
 Mask = Callable[[Groups], Array]
-CHOICE = 1024
+CHOICE = 256
 """Rows the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
-FIRST_EXPANSION = 256
+FIRST_EXPANSION = 128
 """Groups that are expanded first; each further batch is four times as large."""
-TIGHTEN = 2048
-"""Rows whose bound is tightened at once, best first."""
+TIGHTEN = 512
+"""Rows whose bound is tightened at once, best first; each further batch is twice as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,9 @@ class Table:
     tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
     """Whether a row's bound already knows memory."""
     group_tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
+    group_economy: Economy = field(default_factory=Economy.empty)
+    economy: Economy = field(default_factory=Economy.empty)
+    """Of the rows."""
     exact: dict[tuple[int, frozenset[str]], Plan | None] = field(default_factory=dict)
     """Solved rows by recompute modes; None where no assignment fits."""
 
@@ -102,6 +105,7 @@ class Table:
         rows = Groups.concatenate(parts)
         table = cls(instance, rows, group_bounds(instance, rows), np.zeros(len(rows), dtype=bool))
         table.group_tight = np.zeros(len(rows), dtype=bool)
+        table.group_economy = Economy.of(instance, rows)
         return table
 
     def fresh(self) -> Table:
@@ -129,6 +133,7 @@ class Table:
         start = len(self.rows)
         self.rows = Candidates.concatenate([self.rows, rows])
         self.estimates = Estimates.concatenate([self.estimates, evaluate(self.instance, rows)])
+        self.economy = Economy.concatenate([self.economy, Economy.of(self.instance, rows)])
         self.tight = np.concatenate([self.tight, np.zeros(len(rows), dtype=bool)])
         return np.arange(start, len(self.rows))
 
@@ -142,6 +147,8 @@ class Goal:
     limits: Limits
     modes: frozenset[str] = frozenset({"none", "selective", "full"})
     """Recompute modes that count."""
+    at_most: float = np.inf
+    """The first term of the objective may not exceed this."""
 
 
 class OutOfTime(Exception):
@@ -155,6 +162,8 @@ class Effort:
     until: float | None = None
     """Time (of time.monotonic) at which to stop with what there is."""
     progress: Callable[[str], None] = lambda text: None
+    counts: bool = False
+    """Whether candidates are counted, for a proof."""
     open_candidates: int = 0
     """Those whose bound meets deadline and budget."""
     screened: int = 0
@@ -192,15 +201,33 @@ def plain_steps(table: Table, goal: Goal, index: Array) -> tuple[Array, Array]:
     return np.minimum(none, full), full < none
 
 
-def sort_keys(table: Table, goal: Goal, rows: Groups, step: Array) -> tuple[Array, ...]:
-    seconds = economics.run_seconds(table.instance, rows, step)
-    cost = economics.run_dollars(table.instance, rows, seconds)
-    return economics.keys(goal.objective, goal.lexicographic, rows, seconds, cost)
+def sort_keys(goal: Goal, economy: Economy, step: Array) -> tuple[Array, ...]:
+    return economics.keys(goal.objective, goal.lexicographic, economy, step)
 
 
-def meets(table: Table, goal: Goal, rows: Groups, step: Array) -> Array:
-    seconds = economics.run_seconds(table.instance, rows, step)
-    return economics.within(goal.limits, seconds, economics.run_dollars(table.instance, rows, seconds))
+def achieved(table: Table, goal: Goal, plan: Plan) -> tuple[Array, ...]:
+    """Sort keys of a plan."""
+    return sort_keys(goal, Economy.of(table.instance, plan.row), np.array([plan.step]))
+
+
+def could_win(goal: Goal, economy: Economy, bound: Array, keys: tuple[Array, ...] | None) -> Array:
+    """Rows whose bound is within the limits and no worse than achieved keys."""
+    alive = economics.within(goal.limits, economy, bound)
+    if keys is None and goal.at_most == np.inf:
+        return alive
+    columns = sort_keys(goal, economy, bound)
+    alive &= columns[0] <= goal.at_most
+    return alive if keys is None else alive & economics.no_worse(columns, keys)
+
+
+def best_first(goal: Goal, economy: Economy, bound: Array, head: int) -> Array:
+    """Indices of the `head` best rows in order, then the others in any order."""
+    keys = sort_keys(goal, economy, bound)
+    if len(bound) <= head:
+        return np.lexsort(keys[::-1])
+    front = np.argpartition(keys[0], head)
+    first = front[:head]
+    return np.concatenate([first[np.lexsort([key[first] for key in keys[::-1]])], front[head:]])
 
 
 def best(table: Table, goal: Goal, mask: Mask | None = None, effort: Effort | None = None) -> Plan | None:
@@ -211,8 +238,10 @@ def best(table: Table, goal: Goal, mask: Mask | None = None, effort: Effort | No
     """
     effort, found = effort if effort is not None else Effort(), Found()
     left = countable(goal, table.groups, mask)
-    left = left[meets(table, goal, table.groups.take(left), table.group_bound[left])]
-    effort.open_candidates += candidates_in(table, left)
+    economy = table.group_economy.take(left)
+    left = left[could_win(goal, economy, table.group_bound[left], None)]
+    if effort.counts:
+        effort.open_candidates += candidates_in(table, left)
     batch, index = FIRST_EXPANSION, np.empty(0, dtype=np.int64)
     try:
         while True:
@@ -244,12 +273,13 @@ def multiplicity(table: Table, index: Array) -> int:
 def promising(table: Table, goal: Goal, mask: Mask | None, effort: Effort) -> Array:
     """Rows written down whose bound is no worse than the best plain split of any of them."""
     index = countable(goal, table.rows, mask)
-    index = index[meets(table, goal, table.rows.take(index), table.estimates.bound[index])]
+    index = index[could_win(goal, table.economy.take(index), table.estimates.bound[index], None)]
     incumbent = best_plain(table, goal, index)
     if incumbent is None:
         return index
-    better = no_worse(table, goal, table.rows.take(index), table.estimates.bound[index], incumbent)
-    effort.screened += multiplicity(table, index[~better])
+    better = could_win(goal, table.economy.take(index), table.estimates.bound[index], incumbent)
+    if effort.counts:
+        effort.screened += multiplicity(table, index[~better])
     return index[better]
 
 
@@ -258,31 +288,38 @@ def open_gap(table: Table, goal: Goal, left: Array, index: Array, found: Found) 
     plan = found.plan(table, goal)
     if plan is None:
         return 0.0
-    achieved = float(sort_keys(table, goal, plan.row, np.array([plan.step]))[0][0])
-    bounds = [sort_keys(table, goal, table.groups.take(left), table.group_bound[left])[0]]
-    bounds.append(sort_keys(table, goal, table.rows.take(index), table.estimates.bound[index])[0])
-    least = min(float(b.min()) if len(b) else achieved for b in bounds)
-    return max(0.0, (achieved - least) / achieved)
+    value = float(achieved(table, goal, plan)[0][0])
+    bounds = [sort_keys(goal, table.group_economy.take(left), table.group_bound[left])[0]]
+    bounds.append(sort_keys(goal, table.economy.take(index), table.estimates.bound[index])[0])
+    least = min(float(b.min()) if len(b) else value for b in bounds)
+    return max(0.0, (value - least) / value)
 
 
 def tighten_groups(table: Table, goal: Goal, left: Array, found: Found, effort: Effort) -> Array:
     """Groups that may still win, best first, with bounds that know memory where that decides who is first."""
-    winner = found.best(table, goal)
+    plan = found.plan(table, goal)
+    keys, size = None if plan is None else achieved(table, goal, plan), TIGHTEN
     while True:
-        rows, bound = table.groups.take(left), table.group_bound[left]
-        alive = meets(table, goal, rows, bound)
-        if winner is not None:
-            alive &= no_worse(table, goal, rows, bound, (winner[1].row, winner[1].step))
-        effort.screened += candidates_in(table, left[~alive])
-        left = left[alive]
-        order = np.lexsort(sort_keys(table, goal, table.groups.take(left), table.group_bound[left])[::-1])
-        left = left[order]
-        head = left[:TIGHTEN]
+        effort.check()
+        economy = table.group_economy.take(left)
+        alive = could_win(goal, economy, table.group_bound[left], keys)
+        if effort.counts:
+            effort.screened += candidates_in(table, left[~alive])
+        left, economy = left[alive], economy.take(alive)
+        left = left[best_first(goal, economy, table.group_bound[left], size)]
+        head, size = left[:size], 2 * size
         loose = head[~table.group_tight[head]]
         if not len(loose) or table.group_tight[left[:FIRST_EXPANSION]].all():
             return left
         table.group_bound[loose] = np.maximum(table.group_bound[loose], group_memory_bound(table, goal, loose))
         table.group_tight[loose] = True
+
+
+def rank_buckets(rows: Groups, kind: Array) -> list[Array]:
+    """Indices of rows of one kind with similar pp, so that their ranks fill one array without much padding."""
+    size = np.ceil(np.log2(rows.pp)).astype(np.int64)
+    code = kind * 64 + size
+    return [np.flatnonzero(code == value) for value in np.unique(code)]
 
 
 def group_memory_bound(table: Table, goal: Goal, index: Array) -> Array:
@@ -292,16 +329,16 @@ def group_memory_bound(table: Table, goal: Goal, index: Array) -> Array:
     layers = layer_totals(instance.architecture)
     for pool, selective, family in families(rows):
         of = rows.take(family)
-        rates = group_rates(instance, pool, selective, of, layer_costs(instance, pool, selective, of))
+        rates = group_rates(instance, pool, selective, of, LayerKeys.of(instance, pool, selective, of))
         limit = instance.pools[pool].memory_limit(goal.limits.memory_headroom)
-        cases = recompute_cases("none" if selective else recompute_of(goal.modes), False, int(layers.sum()), 1, np.ones(1))
-        for pp in np.unique(of.pp):
-            at = np.flatnonzero(of.pp == pp)
+        recompute = "none" if selective else recompute_of(goal.modes)
+        for at in rank_buckets(of, np.zeros(len(of), dtype=np.int64)):
             some = of.take(at)
-            most = np.full(len(at), max(instance.architecture.layers // int(pp), 1))
+            most = np.maximum(instance.architecture.layers // some.pp, 1)
             one = np.ones_like(most)
+            cases = recompute_cases(recompute, False, int(layers.sum()), some.pp, one)
             bound[family[at]] = capacity_bound(
-                gather(rates, at), layers, int(pp), most, some.m_high, some.m_low, limit, cases, one
+                gather(rates, at), layers, some.pp, most, some.m_high, some.m_low, limit, cases, one
             )
     return bound
 
@@ -312,23 +349,16 @@ def countable(goal: Goal, rows: Groups, mask: Mask | None) -> Array:
     return np.flatnonzero(counts if mask is None else counts & mask(rows))
 
 
-def best_plain(table: Table, goal: Goal, index: Array) -> tuple[Candidates, float] | None:
-    """The best row that fits with the plain split, and its step."""
+def best_plain(table: Table, goal: Goal, index: Array) -> tuple[Array, ...] | None:
+    """Sort keys of the best row that fits with the plain split."""
     steps = plain_steps(table, goal, index)[0]
-    ready = meets(table, goal, table.rows.take(index), steps)
+    ready = economics.within(goal.limits, table.economy.take(index), steps)
     index, steps = index[ready], steps[ready]
     if not len(index):
         return None
-    first = np.lexsort(sort_keys(table, goal, table.rows.take(index), steps)[::-1])[0]
-    return table.rows.take(index[[first]]), float(steps[first])
-
-
-def no_worse(table: Table, goal: Goal, rows: Groups, bound: Array, incumbent: tuple[Groups, float]) -> Array:
-    """Which rows have a bound that is no worse than an achieved step."""
-    achieved = sort_keys(table, goal, incumbent[0], np.array([incumbent[1]]))
-    bounds = sort_keys(table, goal, rows, bound)
-    position = economics.ranks(tuple(np.concatenate([a, b]) for a, b in zip(achieved, bounds, strict=True)))
-    return position[1:] <= position[0]
+    economy = table.economy.take(index)
+    first = best_first(goal, economy, steps, 1)[:1]
+    return sort_keys(goal, economy.take(first), steps[first])
 
 
 @dataclass(slots=True)
@@ -342,7 +372,7 @@ class Found:
             return None
         index = np.array(list(self.plans))
         steps = np.array([plan.step for plan in self.plans.values()])
-        first = np.lexsort(sort_keys(table, goal, table.rows.take(index), steps)[::-1])[0]
+        first = np.lexsort(sort_keys(goal, table.economy.take(index), steps)[::-1])[0]
         return int(index[first]), self.plans[int(index[first])]
 
     def plan(self, table: Table, goal: Goal) -> Plan | None:
@@ -361,26 +391,25 @@ def resolve(table: Table, goal: Goal, index: Array, found: Found, effort: Effort
         plan = solve_row(table, goal, chosen, effort, found.plan(table, goal))
         more = children(table, chosen, plan)
         index = np.concatenate([index[index != chosen], more])
-        if plan is not None and meets(table, goal, plan.row, np.array([plan.step]))[0]:
+        if plan is not None and could_win(goal, table.economy.take(np.array([chosen])), np.array([plan.step]), None)[0]:
             found.plans[chosen] = plan
 
 
 def tighten(table: Table, goal: Goal, index: Array, found: Found, effort: Effort) -> Array:
     """Rows that may still win, with bounds that know memory for as many as it takes to be sure."""
-    best_yet = found.best(table, goal)
+    plan = found.plan(table, goal)
+    keys, size = None if plan is None else achieved(table, goal, plan), TIGHTEN
     while True:
-        bound = table.estimates.bound[index]
-        alive = meets(table, goal, table.rows.take(index), bound)
-        if best_yet is not None:
-            plan = best_yet[1]
-            alive &= no_worse(table, goal, table.rows.take(index), bound, (plan.row, plan.step))
-        effort.bounded += multiplicity(table, index[~alive])
-        index, bound = index[alive], bound[alive]
-        order = np.lexsort(sort_keys(table, goal, table.rows.take(index), bound)[::-1])
-        index = index[order]
-        loose = index[:TIGHTEN][~table.tight[index[:TIGHTEN]]]
+        bound, economy = table.estimates.bound[index], table.economy.take(index)
+        alive = could_win(goal, economy, bound, keys)
+        if effort.counts:
+            effort.bounded += multiplicity(table, index[~alive])
+        index, bound, economy = index[alive], bound[alive], economy.take(alive)
+        index = index[best_first(goal, economy, bound, size)]
+        head, size = index[:size], 2 * size
+        loose = head[~table.tight[head]]
         # The first row's bound is tight: nothing can be better than what is chosen next.
-        if not len(loose) or table.tight[index[0]]:
+        if not len(loose) or table.tight[index[:CHOICE]].all():
             return index
         table.estimates.bound[loose] = np.maximum(table.estimates.bound[loose], memory_bound(table, goal, loose))
         table.tight[loose] = True
@@ -394,16 +423,15 @@ def memory_bound(table: Table, goal: Goal, index: Array) -> Array:
     uniform, total = not instance.per_stage_recompute, instance.architecture.layers
     for pool, selective, family in families(rows):
         of = rows.take(family)
-        rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), *gathered(instance, pool, selective, of))
+        run = run_of_candidates(instance, pool, selective, of)
+        rates = rates_of(instance, run, LayerKeys.of(instance, pool, selective, of))
         limit = instance.pools[pool].memory_limit(goal.limits.memory_headroom)
         recompute = "none" if selective else recompute_of(goal.modes)
-        schedule = of.pp * 2 + (of.vpp > 1)
-        for value in np.unique(schedule):
-            at = np.flatnonzero(schedule == value)
-            some, pp = of.take(at), int(value) // 2
-            cases = recompute_cases(recompute, uniform, total, pp, some.vpp)
+        for at in rank_buckets(of, schedule_kind(of.pp, of.vpp)):
+            some = of.take(at)
+            cases = recompute_cases(recompute, uniform, total, some.pp, some.vpp)
             bound[family[at]] = capacity_bound(
-                gather(rates, at), layers, pp, some.vpp, some.m_high, some.m_low, limit, cases
+                gather(rates, at), layers, some.pp, some.vpp, some.m_high, some.m_low, limit, cases
             )
     return bound
 
@@ -417,16 +445,16 @@ def pick(table: Table, goal: Goal, index: Array, found: Found) -> int | None:
     step = np.array([found.plans[i].step if i in found.plans else table.estimates.bound[i] for i in index.tolist()])
     rows = table.rows.take(index)
     # An exact row goes before bounds that only equal it: the sort is stable and solved rows come first.
-    order = np.argsort(economics.ranks(sort_keys(table, goal, rows, step)), kind="stable")
+    economy = table.economy.take(index)
+    order = np.argsort(economics.ranks(sort_keys(goal, economy, step)), kind="stable")
     index, step, rows = index[order], step[order], rows.take(order)
-    choice = choose(columns_of(table.instance, rows, step), limits_of(goal.limits))
+    choice = choose(columns_of(rows, economy.take(order), step), limits_of(goal.limits))
     return None if choice.index is None else int(index[choice.index])
 
 
-def columns_of(instance: Instance, rows: Candidates, step: Array) -> dict[str, Array]:
+def columns_of(rows: Candidates, economy: Economy, step: Array) -> dict[str, Array]:
     """Decisions and predictions of rows as integer columns for the choice."""
-    seconds = economics.run_seconds(instance, rows, step)
-    cost = economics.run_dollars(instance, rows, seconds)
+    seconds, cost = economy.seconds(step), economy.dollars(step)
     columns = {f.name: getattr(rows, f.name) for f in fields(Candidates) if f.name != "m_low"}
     return columns | {
         "num_gpus": rows.num_gpus,
@@ -458,9 +486,9 @@ def solve_row(table: Table, goal: Goal, index: int, effort: Effort, incumbent: P
 
 def longest_step(table: Table, goal: Goal, index: int, incumbent: Plan | None) -> float:
     """A step beyond which a row is outside the limits or worse than the incumbent."""
-    row, unit = table.rows.take(slice(index, index + 1)), np.array([1.0])
-    seconds = float(economics.run_seconds(table.instance, row, unit)[0])
-    rent = table.instance.pools[int(row.pool[0])].price * float(row.num_gpus[0]) / 3600 * seconds
+    economy = table.economy.take(np.array([index]))
+    seconds = float(economy.seconds_per_step[0])
+    rent = float(economy.rent[0]) * seconds
     longest = [np.inf]
     if goal.limits.deadline is not None:
         longest.append(goal.limits.deadline / seconds)
@@ -469,9 +497,9 @@ def longest_step(table: Table, goal: Goal, index: int, incumbent: Plan | None) -
     first = goal.objective[0][0]
     # A committed window makes the cost flat, so that plans with the same cost may differ in time.
     flat = any(pool.committed for pool in table.instance.pools)
-    if incumbent is not None and goal.lexicographic and not (first == "cost" and flat):
-        best = float(sort_keys(table, goal, incumbent.row, np.array([incumbent.step]))[0][0])
-        longest.append(best / (rent if first == "cost" else seconds))
+    if goal.lexicographic and not (first == "cost" and flat):
+        value = goal.at_most if incumbent is None else float(achieved(table, goal, incumbent)[0][0])
+        longest.append(value / (rent if first == "cost" else seconds))
     return float(min(longest)) * (1 + 1e-9)
 
 
@@ -513,7 +541,9 @@ def recompute_of(modes: frozenset[str]) -> str:
 
 def scalar_rates(instance: Instance, row: Candidates) -> Any:
     """Rates of one row, without the row axis."""
-    rates = rates_of(instance, run_of_candidates(instance, int(row.pool[0]), int(row.selective[0]), row))
+    pool, selective = int(row.pool[0]), int(row.selective[0])
+    run = run_of_candidates(instance, pool, selective, row)
+    rates = rates_of(instance, run, LayerKeys.of(instance, pool, selective, row))
     return gather(rates, np.array(0))
 
 

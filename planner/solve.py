@@ -6,7 +6,6 @@ from collections.abc import Callable
 from time import monotonic
 
 from planner import answer, explain, relax
-from planner.economics import DAY
 from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.problem import Problem
@@ -29,7 +28,7 @@ def solve(problem: Problem, progress: Progress = lambda text: None, time_limit: 
     instance = instance_of(problem)
     progress("pricing layouts")
     table = Table.of(instance, instance.limits)
-    goal, effort = relax.goal_of(instance), Effort(until=until, progress=progress)
+    goal, effort = relax.goal_of(instance), Effort(until=until, progress=progress, counts=True)
     plan = best(table, goal, None, effort)
     if plan is None and effort.out_of_time:
         raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
@@ -38,9 +37,10 @@ def solve(problem: Problem, progress: Progress = lambda text: None, time_limit: 
         conflict, plans, others = relax.infeasible(instance), (), ()
     else:
         progress("asking what each decision would cost otherwise")
-        reasons = () if effort.out_of_time else explain.reasons(table, goal, plan)
+        found = () if effort.out_of_time else explain.runner_ups(table, goal, plan)
+        reasons = () if effort.out_of_time else explain.reasons(table, goal, plan, found)
         conflict, plans = None, (answer.reported(instance, plan, reasons),)
-        others = () if effort.out_of_time else runner_ups(table, goal, plan)
+        others = tuple(runner_up(instance, plan, other) for other in found)
         checked(problem, [*plans, *(other.plan for other in others if other.plan)])
     status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
     return Solution(
@@ -62,26 +62,12 @@ def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:
             raise AssertionError(f"the validator refuses a plan: {'; '.join(wrong)}")
 
 
-def runner_ups(table: Table, goal: relax.Goal, plan: Plan) -> tuple[RunnerUp, ...]:
-    """The best plan of each GPU type that was not chosen, or why there is none."""
-    instance = table.instance
-    chosen = instance.pools[int(plan.row.pool[0])].gpu.name
-    found = []
-    for name in dict.fromkeys(pool.gpu.name for pool in instance.pools):
-        if name == chosen:
-            continue
-        indices = [i for i, pool in enumerate(instance.pools) if pool.gpu.name == name]
-
-        def of_type(rows: relax.Groups, indices: list[int] = indices) -> relax.Array:
-            return relax.np.isin(rows.pool, indices)
-
-        other = best(table, goal, of_type, Effort())
-        if other is None:
-            text = f"No plan within the limits: {relax.why_none(table, goal, of_type)[1]}."
-            found.append(RunnerUp(gpu=name, text=text))
-        else:
-            found.append(RunnerUp(gpu=name, plan=answer.reported(instance, other), text=against(instance, plan, other)))
-    return tuple(found)
+def runner_up(instance: Instance, plan: Plan, other: explain.RunnerUp) -> RunnerUp:
+    """A runner-up as the solution file has it."""
+    if other.found is None:
+        return RunnerUp(gpu=other.gpu, text=f"No plan within the limits: {other.why}.")
+    text = against(instance, plan, other.found)
+    return RunnerUp(gpu=other.gpu, plan=answer.reported(instance, other.found), text=text)
 
 
 def against(instance: Instance, plan: Plan, other: Plan) -> str:
@@ -110,5 +96,3 @@ def proof(instance: Instance, table: Table, effort: Effort, started: float) -> P
         rejected={"deadline or budget": valid - open_groups},
     )
 
-
-__all__ = ["DAY", "solve"]

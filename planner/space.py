@@ -228,8 +228,13 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
 
 
 def count(instance: Instance, rows: Groups) -> Array:
-    """Candidates that each group stands for: schedules x ZeRO stages x numbers of micro-batches x recompute modes."""
-    schedules = np.zeros(len(rows), dtype=np.int64)
+    """Candidates that each group stands for: its schedules x the recompute modes of its family."""
+    return schedules(instance, rows) * recompute_counts(instance)[rows.selective]
+
+
+def schedules(instance: Instance, rows: Groups) -> Array:
+    """Values of vpp x ZeRO stages x numbers of micro-batches of each group."""
+    number = np.zeros(len(rows), dtype=np.int64)
     for pp in np.unique(rows.pp):
         of = np.flatnonzero(rows.pp == pp)
         low, high = rows.m_low[of], rows.m_high[of]
@@ -237,8 +242,8 @@ def count(instance: Instance, rows: Groups) -> Array:
         interleaved = sum(1 for vpp in chunks if vpp > 1) * (high // pp - -(-low // pp) + 1).clip(0)
         stages = [len(zero_stages(instance, int(pp), shards)) for shards in (1, 2)]
         sharded = np.array(stages)[np.minimum(rows.cp[of] * rows.dp[of], 2) - 1]
-        schedules[of] = ((1 in chunks) * (high - low + 1) + interleaved) * sharded
-    return schedules * recompute_counts(instance)[rows.selective]
+        number[of] = ((1 in chunks) * (high - low + 1) + interleaved) * sharded
+    return number
 
 
 def recompute_counts(instance: Instance) -> Array:
@@ -252,8 +257,11 @@ def count_all(instance: Instance) -> int:
     total = 0
     for pool in instance.pools:
         keys = layer_keys(instance, pool)
+        modes = recompute_counts(instance)[np.unique(keys.selective)].sum()
+        # The recompute families have the same layouts: one of them is counted.
+        keys = keys.take(keys.selective == keys.selective[0]) if len(keys) else keys
         rows = groups(instance, keys, np.ones(len(keys), dtype=np.int64))
-        total += int(count(instance, rows).sum())
+        total += int(schedules(instance, rows).sum() * modes)
     return total
 
 

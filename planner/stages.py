@@ -24,6 +24,8 @@ from planner.bound import recompute_cases, slowest_rank_bound
 Array = NDArray[Any]
 TIME_UNITS = 1 << 22
 """The slowest stage in integer units: rounding stays below 1e-5 of a step even with 100 layers a rank."""
+BUBBLE_PARTS = 3
+"""Shares of a bubble that a schedule leaves are whole thirds: 1F1B all, ZB-1p one, ZB-2p none."""
 RELATIVE_GAP = 1e-7
 """Assignments closer than this are the same to anyone who reads the plan."""
 BYTES = 1 << 16
@@ -61,8 +63,8 @@ class StageProblem:
     @property
     def slowest(self) -> float:
         """Least seconds of the slowest rank (bound.slowest_rank_bound)."""
-        vpp = np.array([self.vpp])
-        cases = recompute_cases(self.recompute, self.uniform, self.architecture.layers, self.pp, vpp)
+        pp, vpp = np.array([self.pp]), np.array([self.vpp])
+        cases = recompute_cases(self.recompute, self.uniform, self.architecture.layers, pp, vpp)
         return slowest_rank_bound(
             self.rates, self.totals, self.pp, self.vpp, self.num_microbatches, self.memory_limit, cases
         )
@@ -97,7 +99,7 @@ def slot_range(problem: StageProblem, slot: Slot) -> tuple[int, int]:
         return 1, total - stages + 1
     end, base, top = chunk_range(total, stages)
     at_end = slot.stages[0] == 0 or slot.stages[-1] == stages - 1
-    return (end if at_end else base) * len(slot.stages), top * len(slot.stages)
+    return int(end if at_end else base) * len(slot.stages), int(top) * len(slot.stages)
 
 
 def ordered_stages(architecture: Architecture) -> int:
@@ -159,6 +161,15 @@ class StageModel:
         self.model.add_element(position, [int(p) for p in prefix], value)
         return value
 
+    def recomputes(self, rank: int) -> Any:
+        """1 if a rank recomputes any layer, else 0."""
+        if self.problem.recompute != "some":
+            return int(self.problem.recompute == "all")
+        any_layer = self.model.new_bool_var(f"recomputes_{rank}")
+        layers = [r for slot, r in zip(self.slots, self.recomputed, strict=True) if slot.rank == rank]
+        self.model.add(sum(layers) <= self.problem.architecture.layers * any_layer)
+        return any_layer
+
     def of_rank(self, rank: int, weights: dict[int, list[int]] | list[int], counts: list[list[Any]]) -> Any:
         """Sum over a rank's slots and kinds of weight x count; weights by in-flight count, or the same for all."""
         total: Any = 0
@@ -182,13 +193,16 @@ def add_memory(stages: StageModel) -> None:
         first, last = rank == 0, rank == problem.pp - 1
         fixed = first * (rates.states.first + entry * rates.kept.first)
         fixed = fixed + last * (rates.states.last + rates.kept.last)
-        fixed = fixed + max(float(rates.working), last * float(rates.loss))
         room = (problem.memory_limit - float(rates.fixed_bytes)) / (1 + rates.overhead) - float(fixed)
         flights = {slot.in_flight for slot in stages.slots if slot.rank == rank}
         keep = {f: [up(rates.states.kinds[k] + f * rates.kept.kinds[k]) for k in kinds] for f in flights}
         save = {f: [-up(f * (rates.checkpoint[k] - rates.kept.kinds[k])) for k in kinds] for f in flights}
         used = stages.of_rank(rank, keep, stages.held) - stages.of_rank(rank, save, stages.redone)
-        stages.model.add(used <= int(room // BYTES))
+        # A layer that is rebuilt lives with the backward pass's buffers, never with the loss's.
+        rebuilt = up(rates.rebuilt) * stages.recomputes(rank)
+        stages.model.add(used + up(rates.working) + rebuilt <= int(room // BYTES))
+        if last:
+            stages.model.add(used + up(rates.loss) <= int(room // BYTES))
 
 
 def up(value: float) -> int:
@@ -197,9 +211,10 @@ def up(value: float) -> int:
 
 
 def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
-    """(m*v - 1)*slowest + total + v*worst end of step, then as few recomputed layers as can be.
+    """(m*v - x)*slowest + x*total + v*worst end of step, then as few recomputed layers as can be.
 
-    Returns the first part, which is v times the step in integer units, less what no assignment changes.
+    x is the share of the bubble that the schedule leaves. Returns the first part, which is
+    v*BUBBLE_PARTS times the step in integer units, less what no assignment changes.
     """
     problem, rates, model = stages.problem, stages.problem.rates, stages.model
     ranks = range(problem.pp)
@@ -215,7 +230,8 @@ def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
         for piece, again in end_of_step_pieces(rates):
             model.add(end >= _linear(stages, rank, piece, again, unit))
     m, v = problem.num_microbatches, problem.vpp
-    step = (m * v - 1) * slowest + sum(busy) + v * end
+    bubble = round(BUBBLE_PARTS * rates.bubble)
+    step = (BUBBLE_PARTS * m * v - bubble) * slowest + bubble * sum(busy) + BUBBLE_PARTS * v * end
     model.minimize(step * (layers + 1) + sum(stages.recomputed))
     return step
 
@@ -224,8 +240,8 @@ def integer_step(problem: StageProblem, seconds: float, unit: float) -> int:
     """The value of the objective's first part at a step of so many seconds, with room for rounded rates."""
     rates, m = problem.rates, problem.num_microbatches
     given = m * float(rates.p2p_steady) + (problem.pp - 1) * float(rates.p2p_fill) + float(rates.fixed)
-    value = (seconds / float(rates.scale) - given) * problem.vpp / unit
-    room = 2 * problem.architecture.layers * (m * problem.vpp + problem.pp)
+    value = (seconds / float(rates.scale) - given) * problem.vpp * BUBBLE_PARTS / unit
+    room = 2 * problem.architecture.layers * (m * problem.vpp + problem.pp) * BUBBLE_PARTS
     return int(min(max(value + room, -(1 << 50)), 1 << 50))
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from math import prod
+from random import Random
 from typing import Any
 
 import numpy as np
+from random_problems import problem, with_room
 
 from costmodel.architecture import Architecture
 from costmodel.pipeline import micro_batches_in_flight, stage_split
@@ -25,6 +27,7 @@ from costmodel.step import assumed_rates, step_time
 from planner.instance import Instance
 
 DAY = 86400.0
+MOST_ASSIGNMENTS = 40_000
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -425,3 +428,39 @@ def scalar_step(instance: Instance, answer: Answer) -> tuple[float, float]:
     rates = scalar_rates(instance, of)
     step = step_time(rates, split, of.num_microbatches, of.pp, of.vpp).total
     return float(step), float(stage_memory(rates, split).max())
+
+
+# ---------------------------------------------------------------------------------------------------
+# Random problems with limits that bind
+
+
+def small_problem(random: Random, most: int = 700) -> Oracle:
+    """A random problem that brute force gets through, with every assignment priced."""
+    while True:
+        oracle = Oracle.of(problem(random), most, MOST_ASSIGNMENTS)
+        if oracle is not None and oracle.layouts:
+            return oracle
+
+
+def with_limits(random: Random, oracle: Oracle) -> Instance:
+    """Memory that binds, and days and dollars that some, most or no plans meet."""
+    low, high = oracle.memory_range()
+    instance = oracle.instance
+    share = random.choice((-0.02, 0.02, 0.1, 0.3, 0.6, 1.1))
+    room = (low + share * (high - low)) / (1 - instance.limits.memory_headroom)
+    instance = with_room(instance, room * 1.000123)
+    seconds = sorted(answer.seconds for answer in oracle.answers(instance)) or [1.0]
+    dollars = sorted(answer.dollars for answer in oracle.answers(instance)) or [1.0]
+    limits = instance.limits
+    if random.random() < 0.5:
+        limits = replace(limits, deadline=quantile(random, seconds))
+    if random.random() < 0.5:
+        limits = replace(limits, budget=quantile(random, dollars))
+    return replace(instance, limits=limits)
+
+
+def quantile(random: Random, values: list[float]) -> float:
+    """A little more than one of the values, a small one more often; now and then less than all."""
+    if random.random() < 0.1:
+        return values[0] * 0.97
+    return values[int(len(values) * random.random() ** 3)] * 1.00037

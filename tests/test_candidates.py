@@ -29,7 +29,11 @@ GIB, DAY = 2**30, 86400.0
 DENSE = {
     "name": "small",
     "model": "llama-2-7b",
-    "training": {"tokens": "20B", "seq_len": 4096, "global_batch": {"min": "60 sequences", "max": "64 sequences"}},
+    "training": {
+        "tokens": "20B",
+        "seq_len": 4096,
+        "global_batch": {"min": "60 sequences", "max": "64 sequences"},
+    },
     "hardware": [
         {"gpu": "L40S", "nodes": {"max": 2}, "price": "0.9 USD/gpu-hour"},
         {"gpu": "A100-80", "nodes": 1, "price": "1.5 USD/gpu-hour", "committed": "6 days"},
@@ -126,7 +130,9 @@ def counted(decisions):
 
 def by_loops(problem):
     batch, architecture = problem.training.global_batch, problem.model.architecture
-    sizes = product(problem.hardware, (1, 2), (2, 4), (1, 2, 3, 4), (1, 3), range(1, 9), range(1, 65), (0, 1, 2, 3))
+    sizes = product(
+        problem.hardware, (1, 2), (2, 4), (1, 2, 3, 4), (1, 3), range(1, 9), range(1, 65), (0, 1, 2, 3)
+    )
     for pool, nodes, tp, pp, vpp, dp, m, zero in sizes:
         fits = nodes <= pool.max_nodes and tp * pp * dp == nodes * 8 and batch.min <= m * dp <= batch.max
         schedule = vpp == 1 or (pp > 1 and m % pp == 0)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
-from oracle import Answer, Oracle, objective, scalar_step, within
-from random_problems import problem, with_room
+from oracle import Answer, objective, scalar_step, small_problem, with_limits, within
 
 from planner import economics
 from planner.instance import Instance
@@ -16,41 +14,7 @@ from planner.relax import goal_of
 from planner.search import Plan, Table, best
 
 SAME = 1e-6
-MOST_CANDIDATES = 700
-MOST_ASSIGNMENTS = 40_000
 BLOCKS, BLOCK = 12, 20
-
-
-def small_problem(random: Random, most: int = MOST_CANDIDATES) -> Oracle:
-    """A random problem that brute force gets through, with every assignment priced."""
-    while True:
-        oracle = Oracle.of(problem(random), most, MOST_ASSIGNMENTS)
-        if oracle is not None and oracle.layouts:
-            return oracle
-
-
-def with_limits(random: Random, oracle: Oracle) -> Instance:
-    """Memory that binds, and days and dollars that some, most or no plans meet."""
-    low, high = oracle.memory_range()
-    instance = oracle.instance
-    share = random.choice((-0.02, 0.02, 0.1, 0.3, 0.6, 1.1))
-    room = (low + share * (high - low)) / (1 - instance.limits.memory_headroom)
-    instance = with_room(instance, room * 1.000123)
-    seconds = sorted(answer.seconds for answer in oracle.answers(instance)) or [1.0]
-    dollars = sorted(answer.dollars for answer in oracle.answers(instance)) or [1.0]
-    limits = instance.limits
-    if random.random() < 0.5:
-        limits = replace(limits, deadline=quantile(random, seconds))
-    if random.random() < 0.5:
-        limits = replace(limits, budget=quantile(random, dollars))
-    return replace(instance, limits=limits)
-
-
-def quantile(random: Random, values: list[float]) -> float:
-    """A little more than one of the values, a small one more often; now and then less than all."""
-    if random.random() < 0.1:
-        return values[0] * 0.97
-    return values[int(len(values) * random.random() ** 3)] * 1.00037
 
 
 def planned(instance: Instance) -> Plan | None:
@@ -99,7 +63,7 @@ def tied_fairly(instance: Instance, ordered: list[Answer], mine: tuple[float, ..
     return bool(np.isclose(seconds, min(of.seconds for of in exact), rtol=SAME, atol=0.0))
 
 
-def compare(seed: int, most: int = MOST_CANDIDATES) -> list[str]:
+def compare(seed: int, most: int = 700) -> list[str]:
     random = Random(seed)
     oracle = small_problem(random, most)
     instance = with_limits(random, oracle)

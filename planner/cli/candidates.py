@@ -36,15 +36,16 @@ class CandidatesFormat(StrEnum):
 def candidates(
     problem: Annotated[Path, typer.Argument(help="Problem file (YAML).", show_default=False)],
     format: Annotated[
-        CandidatesFormat, typer.Option("--format", "-f", help="All of them as JSON lines, or the best as a table.")
+        CandidatesFormat,
+        typer.Option("--format", "-f", help="All as JSON lines, or the best as a table."),
     ] = CandidatesFormat.jsonl,
     set: Settings = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help=f"Stop after N lines; rows of the table ({BEST} unless given)."),
+        typer.Option(min=1, metavar="N", help=f"Lines, or rows of the table (then {BEST} unless given)."),
     ] = None,
 ) -> None:
-    """List every candidate within the limits, with the plainest stage split: what an optimum can be checked against.
+    """List every candidate within the limits, with the plainest stage split: to check an optimum against.
 
     Exit codes: 0 listed (there may be none), 2 invalid input.
     """
@@ -68,11 +69,13 @@ def candidates(
 
 def lines(instance: Instance, limit: int | None) -> Iterator[str]:
     """JSON lines, at most `limit` of them, in the order in which they are found."""
+    import numpy as np
+
     from planner.listing import listed, records
 
     left = limit
     for block in listed(instance):
-        some = block if left is None else block.take(slice(left))
+        some = block if left is None else block.take(np.arange(min(left, len(block))))
         for record in records(instance, some):
             yield json.dumps(record) + "\n"
         if left is not None:

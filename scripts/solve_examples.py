@@ -1,0 +1,28 @@
+"""Solves the example problems and keeps their solutions, which the tests compare with.
+
+python scripts/solve_examples.py [NAME ...]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+
+from planner.problem import load_problem
+from planner.solve import solve
+
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    names = sys.argv[1:] or sorted(path.stem for path in (ROOT / "problems").glob("*.yaml"))
+    for name in names:
+        started = perf_counter()
+        solution = solve(load_problem(ROOT / "problems" / f"{name}.yaml"))
+        (ROOT / "solutions" / f"{name}.yaml").write_text(solution.to_yaml(), encoding="utf-8")
+        print(f"{name}: {solution.status} in {perf_counter() - started:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
