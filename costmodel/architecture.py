@@ -17,13 +17,17 @@ class MixtureOfExperts(Shape):
     """Which layers are MoE and how wide their experts are."""
 
     experts: PositiveInt
+    """Routed experts of a layer."""
     top_k: PositiveInt
+    """Routed experts a token meets."""
     moe_ffn: PositiveInt
     """Width of one routed expert."""
     shared_expert_ffn: NonNegativeInt = 0
     """Total width of the shared experts (DeepSeek-V2: 2 x 1536 = 3072), 0 for none."""
     shared_expert_gate: bool = False
+    """A learned gate on the shared experts (Qwen): hidden weights a layer."""
     first_dense_layers: NonNegativeInt = 0
+    """Leading layers with a dense FFN."""
     moe_every_n_layers: PositiveInt = 1
     """Of the layers after the leading dense ones every n-th is MoE (the last of each group of n)."""
 
@@ -34,9 +38,13 @@ class LatentAttention(Shape):
     q_lora: NonNegativeInt | None = None
     """Rank of the query compression; none or 0 = a plain query projection (V2-Lite)."""
     kv_lora: PositiveInt
+    """Rank of the key-value compression."""
     qk_nope: PositiveInt
+    """Query and key width of a head without position."""
     qk_rope: PositiveInt
+    """Its rotary width; keys share one."""
     v_dim: PositiveInt
+    """Value width of a head."""
 
 
 class Architecture(Shape):
@@ -47,23 +55,35 @@ class Architecture(Shape):
     """
 
     name: str
+    """What reports call it."""
     layers: PositiveInt
+    """Transformer layers, without multi-token-prediction modules."""
     hidden: PositiveInt
+    """Width of the residual stream, d."""
     ffn: PositiveInt
+    """Width of a dense FFN, d_ff."""
     heads: PositiveInt
+    """Query heads, h."""
     kv_heads: PositiveInt
+    """Key-value heads, h_kv: below `heads` with grouped queries, 1 for multi-query."""
     head_dim: PositiveInt
+    """Width of a head, d_h; heads*head_dim need not be hidden."""
     vocab: PositiveInt
+    """Rows of the embedding, V, without padding."""
     gated_mlp: bool = True
     """Three matrices (SwiGLU, GeGLU) instead of two."""
     tied_embeddings: bool = False
+    """The LM head shares the weights of the embedding."""
     norm: Literal["rms", "layer"] = "rms"
     """LayerNorm has a bias as well as a weight."""
     norms_per_layer: PositiveInt = 2
     """4 in Gemma 2 and 3; 1 where attention and MLP share one."""
     qkv_bias: bool = False
+    """Bias on the query, key and value projections."""
     output_bias: bool = False
+    """Bias on the output projection of attention."""
     mlp_bias: bool = False
+    """Bias on the FFN, and on experts and router."""
     qk_norm: bool = False
     """RMSNorm on each head's queries and keys: 2*head_dim weights a layer."""
     attention_sinks: bool = False
@@ -73,11 +93,15 @@ class Architecture(Shape):
     sliding_window: PositiveInt | None = None
     """Tokens an attention row sees in `sliding_layers` of the layers."""
     sliding_layers: NonNegativeInt = 0
+    """Layers with the window."""
     moe: MixtureOfExperts | None = None
+    """Experts, in models that have them."""
     mla: LatentAttention | None = None
+    """Latent attention, in models that have it."""
     mtp_layers: NonNegativeInt = 0
     """Multi-token-prediction modules after the last layer (DeepSeek-V3: 1); not counted in `layers`."""
     max_seq_len: PositiveInt | None = None
+    """Longest sequence of the published config; for information."""
     source: str = Field(default="", description="Where the shapes come from.")
 
     @model_validator(mode="after")
@@ -87,7 +111,9 @@ class Architecture(Shape):
         if self.moe and self.moe.top_k > self.moe.experts:
             raise ValueError(f"moe.top_k ({self.moe.top_k}) exceeds moe.experts ({self.moe.experts})")
         if self.moe and self.moe.first_dense_layers > self.layers:
-            raise ValueError(f"moe.first_dense_layers ({self.moe.first_dense_layers}) exceeds layers ({self.layers})")
+            raise ValueError(
+                f"moe.first_dense_layers ({self.moe.first_dense_layers}) exceeds layers ({self.layers})"
+            )
         if self.sliding_layers > self.layers:
             raise ValueError(f"sliding_layers ({self.sliding_layers}) exceeds layers ({self.layers})")
         return self

@@ -55,7 +55,8 @@ def estimate(
 
     With `assume_mfu` the step takes what 6*P*D at that MFU says; memory stays modelled.
     """
-    split = stage_split(run.architecture, run.pp, run.vpp, run.num_microbatches, layers, recomputed)
+    pp, vpp, num_microbatches = (int(column) for column in (run.pp, run.vpp, run.num_microbatches))
+    split = stage_split(run.architecture, pp, vpp, num_microbatches, layers, recomputed)
     cost = layer_cost(run)
     rates = stage_rates(run, cost)
     if assume_mfu is not None:

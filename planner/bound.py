@@ -206,7 +206,7 @@ def capacity_bound(
 
 MOST_CASES = 12
 """Numbers of uniformly recomputed layers that are looked at one by one; more of them are one looser case."""
-BISECTIONS = 14
+BISECTIONS = 9
 """Halvings of the bracket, which is first narrowed to 1.2 times its lower end where that will do."""
 
 
@@ -241,12 +241,19 @@ class RankRoom:
     Memory of n layers, r of them recomputed: need*n + base - saved*r <= 0, and r <= n.
     """
 
-    time: Array
+    per_second: Array
+    """1 / seconds of a layer; huge where layers take no time (an assumed MFU)."""
     again: Array
+    per_second_again: Array
+    """1 / seconds of a layer that is recomputed."""
     other_time: Array
     need: Array
     base: Array
     saved: Array
+    slope: Array
+    """Seconds of recompute that make room for a byte; 0 where recompute saves nothing."""
+    per_second_mixed: Array
+    """1 / (seconds of a layer and of the recompute that makes room for it)."""
     most: Array
     """Layers that fit with all of them recomputed."""
     extent: Extent
@@ -273,13 +280,19 @@ class RankRoom:
         # A recomputed layer may also be dearer to keep (tiny models): then none is recomputed.
         saved = most * np.maximum(kept - checkpoint, 0.0)
         lightest = np.minimum(kept, checkpoint)
+        time, again = rates.work.kinds[:, kind, None], rates.recompute[:, kind, None]
+        need = states + least * kept
+        slope = np.where(saved > 0, again / np.where(saved > 0, saved, 1.0), 0.0)
         return cls(
-            time=rates.work.kinds[:, kind, None],
-            again=rates.recompute[:, kind, None],
-            other_time=ends(rates.work),
-            need=states + least * kept,
+            per_second=inverse(time),
+            again=again,
+            per_second_again=inverse(time + again),
+            other_time=ends(rates.work) - TINY,
+            need=need,
             base=surplus * kept - room,
             saved=saved,
+            slope=slope,
+            per_second_mixed=inverse(time + slope * need),
             most=np.minimum((room - surplus * lightest) / (states + least * lightest), reach.most),
             extent=reach,
         )
@@ -294,22 +307,18 @@ class RankRoom:
         some = self._held(left - case.least * self.again, self.base - case.most * self.saved, case.more)
         n = np.floor(np.minimum(some, self.most) + 1e-9)
         if np.any(case.least):
-            all_again = np.minimum(_ratio(left, self.time + self.again), self.most)
+            all_again = np.minimum(left * self.per_second_again, self.most)
             n = np.where(n >= case.least, n, np.minimum(np.floor(all_again + 1e-9), case.least))
         n = np.where(n >= self.extent.least, n, -np.inf)
         return np.where(self.extent.exists, n, 0.0).sum(axis=-1)
 
     def _held(self, left: Array, base: Array, more: bool) -> Array:
         """Layers by time and memory, with more of them recomputed where that lets a rank hold more."""
-        by_time = _ratio(left, self.time)
+        by_time = left * self.per_second
         free = -base / self.need
         if not more:
             return np.minimum(by_time, free)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = np.where(self.saved > 0, self.again / self.saved, np.inf)
-            mixed = (left - slope * base) / (self.time + slope * self.need)
-        # Without time (an assumed MFU) recompute is free; without a saving it is of no use.
-        mixed = np.where(np.isfinite(mixed), mixed, np.where(self.saved > 0, self.most, free))
+        mixed = np.where(self.saved > 0, (left - self.slope * base) * self.per_second_mixed, free)
         return np.where(by_time <= free, by_time, np.maximum(mixed, free))
 
     def least_recomputed(self, wanted: float) -> Array:
@@ -322,10 +331,13 @@ class RankRoom:
         return np.maximum(wanted - free, 0.0) * price
 
 
-def _ratio(left: Array, time: Array) -> Array:
-    """left/time, where nothing takes time: as much as is wanted if nothing is overdrawn."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(time > 0, left / time, np.where(left >= 0, np.inf, -np.inf))
+TINY = 1e-30
+"""Seconds: makes room for layers that take no time at all."""
+
+
+def inverse(seconds: Array) -> Array:
+    """1/seconds, huge for none."""
+    return 1 / np.maximum(seconds, TINY**3)
 
 
 def slowest_rank_bound(

@@ -36,7 +36,8 @@ class Choice:
 
 def integers(values: Array, unit: float) -> Array:
     """A float column in whole units, rounded up: what is within a limit in integers is within it."""
-    return np.minimum(np.ceil(np.where(np.isfinite(values), values, LARGEST) / unit), LARGEST).astype(np.int64)
+    whole = np.ceil(np.where(np.isfinite(values), values, LARGEST) / unit)
+    return np.minimum(np.maximum(whole, values > 0), LARGEST).astype(np.int64)
 
 
 def choose(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> Choice:

@@ -54,6 +54,11 @@ def band_of(run: Run) -> Band:
     return Band(low, high, grade)
 
 
+def coverage() -> dict[str, float]:
+    """Percent of runs within bands that were made without their source, by what the fit left out."""
+    return dict(_settings()["coverage"])
+
+
 def kind_of(run: Run) -> str:
     """Runs of one kind share bands: dense runs of Megatron's line, MoE, and other stacks."""
     if run.architecture.moe is not None:

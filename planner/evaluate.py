@@ -20,7 +20,7 @@ from costmodel.memory.layer_memory import LayerMemory, layer_memory
 from costmodel.pipeline import plain_layers, saturating_microbatches, stage_split
 from costmodel.rates import stage_rates
 from costmodel.run import Run
-from costmodel.stage import StageRates, StageSplit, stage_memory
+from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory
 from costmodel.step import assumed_rates, step_time
 from costmodel.transfer import hop_time, steady_transfer
 from planner.bound import quick_bound, whole_model
@@ -231,41 +231,58 @@ def layer_totals(architecture: Architecture) -> Array:
 def group_bounds(instance: Instance, rows: Groups) -> Array:
     """Seconds of a step at `m_high` that no schedule, ZeRO stage or stage assignment of a group can beat."""
     layers = layer_totals(instance.architecture)
-    bound = np.empty(len(rows))
+    bound = np.full(len(rows), np.inf)
     for pool, selective, family in families(rows):
         keys = LayerKeys.of(instance, pool, selective, rows.take(family), memory=False)
         for start in range(0, len(family), BLOCK):
-            block = slice(start, start + BLOCK)
-            of = rows.take(family[block])
-            rates = group_rates(instance, pool, selective, of, keys, block)
-            most = np.maximum(instance.architecture.layers // of.pp, 1)
-            bound[family[block]] = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1)
+            at = np.arange(start, min(start + BLOCK, len(family)))
+            for stages, of_stages in sharded_alike(instance, rows.take(family[at])):
+                here = at[of_stages]
+                of = rows.take(family[here])
+                rates = group_rates(instance, pool, selective, of, stages, keys, here)
+                most = np.maximum(instance.architecture.layers // of.pp, 1)
+                least = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1)
+                bound[family[here]] = np.minimum(bound[family[here]], least)
     return bound
 
 
-def group_rates(
-    instance: Instance, pool: int, selective: int, rows: Groups, keys: LayerKeys, at: Any = slice(None)
-) -> StageRates:
-    """Rates that no schedule or ZeRO stage of a group undercuts.
+def sharded_alike(instance: Instance, rows: Groups) -> list[tuple[tuple[int, ...], Array]]:
+    """ZeRO stages that one bound covers, with the rows that may have them (see space.zero_stages).
 
-    One or two chunks make the least transfer, ZeRO-1 the least step end; the most that a ZeRO stage
-    shards is the least memory.
+    With a pipeline stages 0 and 1 differ only in what a step ends with and in what they hold; without
+    one each stage has its own traffic in a micro-batch.
     """
-    times = replace(keys, memory=None)
-    sharded = np.minimum(rows.cp * rows.dp - 1, 1)
-    rates = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded), times, at)
-    interleaved = run_of(instance, pool, selective, rows, 2, sharded)
-    rates = replace(rates, p2p_steady=np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved))))
-    if keys.memory is None:
-        return rates
-    most = np.where(rows.pp == 1, 3, 1) * sharded
-    lean = rates_of(instance, run_of(instance, pool, selective, rows, 1, most), keys, at)
-    names = ("states", "kept", "checkpoint", "working", "loss", "rebuilt", "fixed_bytes")
-    bytes_of = {name: getattr(lean, name) for name in names}
-    # Layers gathered at once under ZeRO-3 are transients that other stages do not have.
-    plain = rates_of(instance, run_of(instance, pool, selective, rows, 1, sharded * 0), keys, at)
-    bytes_of |= {name: np.minimum(bytes_of[name], getattr(plain, name)) for name in ("working", "loss")}
-    return replace(rates, **bytes_of)
+    sharded, piped = rows.cp * rows.dp > 1, rows.pp > 1
+    parts = [((0,), ~sharded), ((0, 1), sharded & piped), *(((zero,), sharded & ~piped) for zero in range(4))]
+    permits = instance.narrowing.permits
+    allowed = [(tuple(z for z in stages if permits("zero", z)), np.flatnonzero(of)) for stages, of in parts]
+    return [(stages, of) for stages, of in allowed if stages and len(of)]
+
+
+def group_rates(
+    instance: Instance,
+    pool: int,
+    selective: int,
+    rows: Groups,
+    stages: tuple[int, ...],
+    keys: LayerKeys,
+    at: Any = slice(None),
+) -> StageRates:
+    """Rates that no schedule of groups undercuts with any of some ZeRO stages: one or two chunks transfer least."""
+    of = [rates_of(instance, run_of(instance, pool, selective, rows, 1, zero), keys, at) for zero in stages]
+    interleaved = run_of(instance, pool, selective, rows, 2, stages[0])
+    rates = replace(
+        of[0], p2p_steady=np.minimum(of[0].p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
+    )
+    names = ("reduce", "gather", "optimizer", "states", "working", "loss")
+    return replace(rates, **{name: least([getattr(r, name) for r in of]) for name in names}) if of[1:] else rates
+
+
+def least(values: list[Any]) -> Any:
+    """The smallest of arrays, or of per-layer quantities part by part."""
+    if isinstance(values[0], PerLayer):
+        return PerLayer(*(least([getattr(v, f.name) for v in values]) for f in fields(PerLayer)))
+    return np.minimum.reduce(values)
 
 
 def evaluate(instance: Instance, candidates: Candidates) -> Estimates:

@@ -37,6 +37,7 @@ from planner.evaluate import (
     next_fewer_microbatches,
     rates_of,
     run_of_candidates,
+    sharded_alike,
 )
 from planner.instance import Instance, Limits, Term
 from planner.space import Candidates, Groups, count, expand, groups, layer_keys, recompute_counts
@@ -325,21 +326,24 @@ def rank_buckets(rows: Groups, kind: Array) -> list[Array]:
 def group_memory_bound(table: Table, goal: Goal, index: Array) -> Array:
     """bound.capacity_bound of groups, for every vpp, ZeRO stage and recompute that goes with them."""
     instance, rows = table.instance, table.groups.take(index)
-    bound = np.empty(len(index))
+    bound = np.full(len(index), np.inf)
     layers = layer_totals(instance.architecture)
     for pool, selective, family in families(rows):
-        of = rows.take(family)
-        rates = group_rates(instance, pool, selective, of, LayerKeys.of(instance, pool, selective, of))
+        keys = LayerKeys.of(instance, pool, selective, rows.take(family))
         limit = instance.pools[pool].memory_limit(goal.limits.memory_headroom)
         recompute = "none" if selective else recompute_of(goal.modes)
-        for at in rank_buckets(of, np.zeros(len(of), dtype=np.int64)):
-            some = of.take(at)
-            most = np.maximum(instance.architecture.layers // some.pp, 1)
-            one = np.ones_like(most)
-            cases = recompute_cases(recompute, False, int(layers.sum()), some.pp, one)
-            bound[family[at]] = capacity_bound(
-                gather(rates, at), layers, some.pp, most, some.m_high, some.m_low, limit, cases, one
-            )
+        for stages, of_stages in sharded_alike(instance, rows.take(family)):
+            of = rows.take(family[of_stages])
+            rates = group_rates(instance, pool, selective, of, stages, keys, of_stages)
+            for at in rank_buckets(of, np.zeros(len(of), dtype=np.int64)):
+                some, here = of.take(at), family[of_stages[at]]
+                most = np.maximum(instance.architecture.layers // some.pp, 1)
+                one = np.ones_like(most)
+                cases = recompute_cases(recompute, False, int(layers.sum()), some.pp, one)
+                least = capacity_bound(
+                    gather(rates, at), layers, some.pp, most, some.m_high, some.m_low, limit, cases, one
+                )
+                bound[here] = np.minimum(bound[here], least)
     return bound
 
 
@@ -505,7 +509,7 @@ def longest_step(table: Table, goal: Goal, index: int, incumbent: Plan | None) -
 
 def _solved(table: Table, goal: Goal, index: int, effort: Effort, longest: float) -> Plan | None:
     instance = table.instance
-    row = replace(table.rows.take(slice(index, index + 1)))
+    row = table.rows.take(np.array([index]))
     row = replace(row, m_low=row.m_high)
     pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
     plain, recomputes = plain_steps(table, goal, np.array([index]))
@@ -559,12 +563,13 @@ def priced(instance: Instance, row: Candidates, stages: StagePlan) -> Plan:
 def children(table: Table, index: int, plan: Plan | None) -> Array:
     """Rows for fewer micro-batches, where those may be better because they need less memory."""
     row = table.rows.take(slice(index, index + 1))
-    # Without recompute the largest number of micro-batches is the best one.
-    if plan is not None and not any(plan.stages.recomputed):
+    # A plan that meets the bound of all its numbers of micro-batches leaves nothing to the others.
+    if plan is not None and plan.step <= table.estimates.bound[index] * (1 + 1e-9):
         return np.empty(0, dtype=np.int64)
     fewer = next_fewer_microbatches(int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0]))
     if fewer < row.m_low[0]:
         return np.empty(0, dtype=np.int64)
+    child = replace(row, m_low=row.m_low.copy(), m_high=np.full(1, fewer))
     # The row itself now stands for its largest number only.
     table.rows.m_low[index] = row.m_high[0]
-    return table.add(replace(row, m_low=row.m_low.copy(), m_high=np.full(1, fewer)))
+    return table.add(child)

@@ -39,7 +39,7 @@ class Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-class FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # pyright: ignore[reportGeneralTypeIssues]
     """The same in C, which cannot refuse aliases: for texts without any, ten times as fast."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:

@@ -38,6 +38,7 @@ TARGETS: tuple[tuple[str, float], ...] = (
     ("step time, H800 (tiers 1 and 2): median error %", 6),
     ("step time, largest group bias %", 5),
     ("vTrain multi-node: mean error %", 7),
+    ("vTrain multi-node, model size left out: mean error %", 7),
     ("vTrain single-node: mean error %", 8),
     ("vTrain single-node: pair order %", -90),
     ("peak memory: median error %", 5),
@@ -128,9 +129,16 @@ def targets(figures: dict[str, float], first: list[Scored]) -> str:
         lines.append(
             f"| {name} | {now:g} | {'at least' if goal < 0 else 'at most'} {abs(goal):g} | {'met' if met else 'missed'} |"
         )
-    name = "interval_80, coverage with the source left out of the fit %"
+    name = "interval_80, coverage, source left out of the fit %"
     met = "met" if 75 <= figures[name] <= 85 else "missed"
     lines.append(f"| {name} | {figures[name]:g} | 75 to 85 | {met} |")
+    median, tail = (
+        figures[f"step time, NVIDIA dense, versions withheld: {name} error %"] for name in ("median", "p90")
+    )
+    lines.append(
+        f"\nWhere a NeMo or MLPerf run names no version the newest profile is taken; with all versions withheld NVIDIA dense rows are at "
+        f"{median:g} % and {tail:g} %. Bands were made without the run's source."
+    )
     lines.append(f"\nThe group with the largest bias is {worst_bias(first)[0]}.\n")
     return "\n".join(lines)
 

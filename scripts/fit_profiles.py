@@ -296,7 +296,8 @@ def main() -> None:
             )
     out = left_out(fit, J, y, x, lambda row: row.family)
     show("a source left out", fit, out)
-    show("a model left out", fit, left_out(fit, J, y, x, lambda row: row.model))
+    other = left_out(fit, J, y, x, lambda row: row.model)
+    show("a model left out", fit, other)
     show("a GPU left out", fit, left_out(fit, J, y, x, lambda row: row.data["gpu"]))
     if asked.detail:
         show("by source", fit, y, lambda row: row.family + (" moe" if row.data["model"].get("moe") else ""))
@@ -309,8 +310,11 @@ def main() -> None:
         )
     if asked.write:
         with (FOLDER / "left_out.jsonl").open("w") as file:
-            for row, error in zip(fit.rows, out, strict=True):
-                file.write(json.dumps({"id": row.id, "log_error": round(float(error), 4)}) + "\n")
+            for row, *each in zip(fit.rows, y, other, out, strict=True):
+                fitted, model, source = (round(float(error), 4) for error in each)
+                file.write(
+                    json.dumps({"id": row.id, "fitted": fitted, "model": model, "source": source}) + "\n"
+                )
 
 
 if __name__ == "__main__":

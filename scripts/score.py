@@ -37,7 +37,7 @@ def worse(name: str, now: float, before: float) -> bool:
     if "coverage" in name:
         return False
     if any(word in name for word in HIGHER_IS_BETTER):
-        return now < before - TOLERANCE
+        return now < before - (TOLERANCE if "%" in name else TOLERANCE / 10)
     return now > before + TOLERANCE
 
 

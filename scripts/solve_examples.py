@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
 from planner.problem import load_problem
 from planner.solve import solve
-
-ROOT = Path(__file__).parent.parent
 
 
 def main() -> None:

@@ -138,7 +138,9 @@ def expert_groups(instance: Instance, tp: int, ranks_of_stage: int) -> list[tupl
         groups = [(1, 1)]
     else:
         etps = {1} | ({tp} if moe.moe_ffn % tp == 0 else set())
-        groups = [(ep, etp) for ep in range(1, moe.experts + 1) if moe.experts % ep == 0 for etp in sorted(etps)]
+        groups = [
+            (ep, etp) for ep in range(1, moe.experts + 1) if moe.experts % ep == 0 for etp in sorted(etps)
+        ]
     return [
         (ep, etp)
         for ep, etp in groups
@@ -239,7 +241,9 @@ def of_kind(architecture: Architecture, start: Any, count: Any) -> Any:
     return np.stack(kinds, axis=-1)
 
 
-def all_splits(architecture: Architecture, pp: int, vpp: int, m: int, recompute: str, uniform: bool) -> StageSplit:
+def all_splits(
+    architecture: Architecture, pp: int, vpp: int, m: int, recompute: str, uniform: bool
+) -> StageSplit:
     """`costmodel.pipeline.stage_split` of every assignment at once: (K, ranks, kinds)."""
     in_flight = micro_batches_in_flight(pp, vpp, m)
     return splits_in_flight(architecture, tuple(map(tuple, in_flight.tolist())), recompute, uniform)
@@ -284,7 +288,9 @@ class Assigned:
     memory: Any
 
 
-def assigned(architecture: Architecture, rates: StageRates, layout: Any, recompute: str, uniform: bool) -> Assigned:
+def assigned(
+    architecture: Architecture, rates: StageRates, layout: Any, recompute: str, uniform: bool
+) -> Assigned:
     """Prices every assignment of a candidate; `layout` has pp, vpp and num_microbatches."""
     pp, vpp, m = layout.pp, layout.vpp, layout.num_microbatches
     split = all_splits(architecture, pp, vpp, m, recompute, uniform)
@@ -368,7 +374,9 @@ class Oracle:
             rates = rates_of(instance, run_of(instance, family))
             for index, layout in enumerate(family):
                 recompute = modes(instance, layout.selective)
-                priced.append(assigned(instance.architecture, entry(rates, index), layout, recompute, uniform))
+                priced.append(
+                    assigned(instance.architecture, entry(rates, index), layout, recompute, uniform)
+                )
         return cls(instance, ordered, priced)
 
     def memory_range(self) -> tuple[float, float]:
@@ -390,7 +398,11 @@ class Oracle:
             paid = max(seconds, pool.committed) / 3600
             recompute = modes(instance, layout.selective)
             held, again = assignments(
-                instance.architecture.layers, layout.pp, layout.vpp, recompute, not instance.per_stage_recompute
+                instance.architecture.layers,
+                layout.pp,
+                layout.vpp,
+                recompute,
+                not instance.per_stage_recompute,
             )
             dollars = layout.num_gpus * paid * pool.price
             layers, recomputed = tuple(held[best].tolist()), tuple(again[best].tolist())

@@ -34,7 +34,9 @@ def architecture(random: Random, layers: int) -> Architecture:
         vocab=random.choice((2_000, 32_000, 128_000)),
         tied_embeddings=random.random() < 0.3,
         moe=None if kind == "dense" else mixture(random, layers),
-        mla=LatentAttention(q_lora=256, kv_lora=128, qk_nope=64, qk_rope=32, v_dim=64) if kind == "mla" else None,
+        mla=LatentAttention(q_lora=256, kv_lora=128, qk_nope=64, qk_rope=32, v_dim=64)
+        if kind == "mla"
+        else None,
         mtp_layers=int(kind == "mla" and random.random() < 0.5),
     )
 
@@ -59,7 +61,14 @@ def pool(random: Random, nodes: int) -> Pool:
     least = random.randint(1, most) if random.random() < 0.3 else 1
     price = round(random.uniform(0.5, 3.0), 2)
     committed = random.choice((0.0, 0.0, 0.0, random.uniform(0.2, 3.0)))
-    return Pool(with_memory(gpu, PLENTY), replace(usual, gpus_per_node=node, domain=node), least, most, price, committed)
+    return Pool(
+        with_memory(gpu, PLENTY),
+        replace(usual, gpus_per_node=node, domain=node),
+        least,
+        most,
+        price,
+        committed,
+    )
 
 
 def with_memory(gpu: Accelerator, bytes_: float) -> Accelerator:
@@ -69,7 +78,8 @@ def with_memory(gpu: Accelerator, bytes_: float) -> Accelerator:
 def with_room(instance: Instance, bytes_: float) -> Instance:
     """The instance on GPUs of that much memory; in problems of several pools the second has a little more."""
     pools = tuple(
-        replace(pool, gpu=with_memory(pool.gpu, bytes_ * (1 + 0.1 * index))) for index, pool in enumerate(instance.pools)
+        replace(pool, gpu=with_memory(pool.gpu, bytes_ * (1 + 0.1 * index)))
+        for index, pool in enumerate(instance.pools)
     )
     return replace(instance, pools=pools)
 
@@ -90,7 +100,9 @@ def objective(random: Random) -> tuple[Any, bool]:
 
 def narrowing(random: Random) -> dict[str, tuple[int | str, ...]]:
     """Some decisions with a few allowed values; micro-batch sizes always, to keep problems small."""
-    some: dict[str, tuple[int | str, ...]] = {"micro_batch": random.choice(((1,), (2,), (1, 2), (1, 3), (4,)))}
+    some: dict[str, tuple[int | str, ...]] = {
+        "micro_batch": random.choice(((1,), (2,), (1, 2), (1, 3), (4,)))
+    }
     offers: dict[str, tuple[tuple[int | str, ...], ...]] = {
         "tp": ((1,), (2,), (1, 2), (2, 4)),
         "cp": ((1,), (1, 2)),

@@ -20,7 +20,9 @@ def columns(random: Random, rows: int) -> dict[str, np.ndarray]:
 
 def limits(random: Random, highest: int) -> list[AtMost]:
     """Up to one limit a column, and now and then two on the same one."""
-    posted = [AtMost(f"{name} limit", name, random.randint(0, highest)) for name in NAMES if random.random() < 0.8]
+    posted = [
+        AtMost(f"{name} limit", name, random.randint(0, highest)) for name in NAMES if random.random() < 0.8
+    ]
     if posted and random.random() < 0.2:
         posted.append(AtMost("another limit", posted[0].column, random.randint(0, highest)))
     return posted

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 from oracle import Answer, objective, scalar_step, small_problem, with_limits, within
+from random_problems import with_memory
 
 from planner import economics
 from planner.instance import Instance
 from planner.relax import goal_of
 from planner.search import Plan, Table, best
+from planner.stages import BYTES
 
 SAME = 1e-6
 BLOCKS, BLOCK = 12, 20
@@ -26,28 +30,53 @@ def seconds_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:
     return float(seconds[0]), float(economics.run_dollars(instance, plan.row, seconds)[0])
 
 
-def disagreements(instance: Instance, answers: list[Answer], plan: Plan | None) -> list[str]:
-    """In what the planner's plan is not the brute-force optimum."""
-    if plan is None or not answers:
-        agree = plan is None and not answers
-        return [] if agree else [f"planner {'none' if plan is None else 'found'}, brute force {len(answers)}"]
-    ordered = sorted(answers, key=lambda of: (*objective(instance, of.seconds, of.dollars), of.seconds))
+def disagreements(
+    instance: Instance, answers: list[Answer], safe: list[Answer], plan: Plan | None
+) -> list[str]:
+    """In what the planner's plan is not the brute-force optimum.
+
+    `safe` are the answers with a little less memory: the planner may miss a plan that fills a GPU to
+    within what it rounds.
+    """
+    if plan is None:
+        return [f"planner none, brute force {min(safe, key=order(instance))}"] if safe else []
+    if not answers:
+        return [f"planner {plan}, brute force none"]
     seconds, dollars = seconds_and_dollars(instance, plan)
-    mine, theirs = objective(instance, seconds, dollars), objective(instance, ordered[0].seconds, ordered[0].dollars)
-    wrong = []
-    if not np.isclose(mine[0], theirs[0], rtol=SAME, atol=0.0):
-        wrong.append(f"objective {mine[0]!r}, brute force {theirs[0]!r}: {ordered[0]}, {plan}")
-    elif not tied_fairly(instance, ordered, mine, seconds):
-        wrong.append(f"takes {seconds!r} s, brute force {ordered[0].seconds!r} s at the same objective")
-    limits = instance.limits
-    if limits.deadline is not None and seconds > limits.deadline * (1 + SAME):
-        wrong.append(f"misses the deadline: {seconds} > {limits.deadline}")
-    if limits.budget is not None and dollars > limits.budget * (1 + SAME):
-        wrong.append(f"misses the budget: {dollars} > {limits.budget}")
-    room = instance.pools[int(plan.row.pool[0])].memory_limit(limits.memory_headroom)
-    if plan.memory > room * (1 + SAME):
-        wrong.append(f"needs {plan.memory} bytes of {room}")
-    return wrong
+    mine, wrong = objective(instance, seconds, dollars), broken_limits(instance, plan, seconds, dollars)
+    for possible in (answers, safe):
+        ordered = sorted(possible, key=order(instance))
+        if not ordered:
+            continue
+        theirs = objective(instance, ordered[0].seconds, ordered[0].dollars)
+        if not np.isclose(mine[0], theirs[0], rtol=SAME, atol=0.0):
+            lines = [f"objective {mine[0]!r}, brute force {theirs[0]!r}: {ordered[0]}, {plan}"]
+        elif not tied_fairly(instance, ordered, mine, seconds):
+            lines = [f"takes {seconds!r} s, brute force {ordered[0].seconds!r} s at the same objective"]
+        else:
+            return wrong
+    return wrong + lines
+
+
+def broken_limits(instance: Instance, plan: Plan, seconds: float, dollars: float) -> list[str]:
+    limits, room = (
+        instance.limits,
+        instance.pools[int(plan.row.pool[0])].memory_limit(instance.limits.memory_headroom),
+    )
+    used = {
+        "deadline": (seconds, limits.deadline),
+        "budget": (dollars, limits.budget),
+        "memory": (plan.memory, room),
+    }
+    return [
+        f"{name}: {value} of {limit}"
+        for name, (value, limit) in used.items()
+        if limit is not None and value > limit * (1 + 1e-12)
+    ]
+
+
+def order(instance: Instance) -> Callable[[Answer], tuple[float, ...]]:
+    return lambda of: (*objective(instance, of.seconds, of.dollars), of.seconds)
 
 
 def tied_fairly(instance: Instance, ordered: list[Answer], mine: tuple[float, ...], seconds: float) -> bool:
@@ -63,6 +92,15 @@ def tied_fairly(instance: Instance, ordered: list[Answer], mine: tuple[float, ..
     return bool(np.isclose(seconds, min(of.seconds for of in exact), rtol=SAME, atol=0.0))
 
 
+def room_rounded(instance: Instance) -> Instance:
+    """GPUs with less memory by what `planner.stages` may round up: units of bytes, a few for each layer."""
+    rounded = 4 * BYTES * instance.architecture.layers / (1 - instance.limits.memory_headroom)
+    pools = tuple(
+        replace(pool, gpu=with_memory(pool.gpu, pool.gpu.memory.driver - rounded)) for pool in instance.pools
+    )
+    return replace(instance, pools=pools)
+
+
 def compare(seed: int, most: int = 700) -> list[str]:
     random = Random(seed)
     oracle = small_problem(random, most)
@@ -70,10 +108,19 @@ def compare(seed: int, most: int = 700) -> list[str]:
     answers = within(instance, oracle.answers(instance))
     for answer in random.sample(answers, min(3, len(answers))):
         assert scalar_step(instance, answer) == pytest.approx((answer.step, answer.memory), rel=1e-9)
-    return [f"seed {seed}: {wrong}" for wrong in disagreements(instance, answers, planned(instance))]
+    safe = within(instance, oracle.answers(room_rounded(instance)))
+    return [f"seed {seed}: {wrong}" for wrong in disagreements(instance, answers, safe, planned(instance))]
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_the_optimum_is_that_of_brute_force(block: int) -> None:
     wrong = [line for seed in range(block * BLOCK, (block + 1) * BLOCK) for line in compare(seed)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(40))
+def test_the_optimum_is_that_of_brute_force_on_many_more(block: int) -> None:
+    seeds = range(10_000 + block * BLOCK, 10_000 + (block + 1) * BLOCK)
+    wrong = [line for seed in seeds for line in compare(seed, most=2000)]
     assert not wrong, "\n".join(wrong)

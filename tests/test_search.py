@@ -81,7 +81,9 @@ def key_of(rows: Any, index: int, names: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(int(getattr(rows, name)[index]) for name in names)
 
 
-def beaten(rows: Any, bound: Any, oracle: Oracle, names: tuple[str, ...], room: dict[int, float]) -> list[str]:
+def beaten(
+    rows: Any, bound: Any, oracle: Oracle, names: tuple[str, ...], room: dict[int, float]
+) -> list[str]:
     """Assignments that take less time a micro-batch than the bound of their row at its largest number."""
     found, wrong = {}, []
     for index in range(len(rows)):
@@ -91,7 +93,9 @@ def beaten(rows: Any, bound: Any, oracle: Oracle, names: tuple[str, ...], room: 
         indices = found[tuple(int(getattr(layout, name)) for name in names)]
         index = next(i for i in indices if rows.m_low[i] <= layout.num_microbatches <= rows.m_high[i])
         if bound[index] / rows.m_high[index] > step / layout.num_microbatches * (1 + 1e-9):
-            wrong.append(f"{layout}: {step} s, but a step at {rows.m_high[index]} takes {bound[index]} s or more")
+            wrong.append(
+                f"{layout}: {step} s, but a step at {rows.m_high[index]} takes {bound[index]} s or more"
+            )
     return wrong
 
 
@@ -212,9 +216,9 @@ def with_fabric(instance: Instance, name: str, factor: float) -> Instance:
 @given(seeds, st.sampled_from(("nvlink", "nic")), st.sampled_from((1.2, 3.0)))
 def test_more_bandwidth_is_never_worse(seed: int, name: str, factor: float) -> None:
     _, instance = limited(seed)
-    assert value(instance, solved(with_fabric(instance, name, factor))) <= value(instance, solved(instance)) * (
-        1 + ROUNDING
-    )
+    assert value(instance, solved(with_fabric(instance, name, factor))) <= value(
+        instance, solved(instance)
+    ) * (1 + ROUNDING)
 
 
 @some
@@ -232,7 +236,9 @@ def test_more_memory_is_never_worse(seed: int, factor: float) -> None:
 @given(seeds, st.sampled_from((0.5, 0.9)))
 def test_a_lower_price_is_never_worse(seed: int, factor: float) -> None:
     _, instance = limited(seed)
-    cheap = replace(instance, pools=tuple(replace(pool, price=pool.price * factor) for pool in instance.pools))
+    cheap = replace(
+        instance, pools=tuple(replace(pool, price=pool.price * factor) for pool in instance.pools)
+    )
     assert value(cheap, solved(cheap)) <= value(instance, solved(instance)) * (1 + ROUNDING)
 
 
@@ -240,7 +246,9 @@ def test_a_lower_price_is_never_worse(seed: int, factor: float) -> None:
 @given(seeds)
 def test_another_pool_is_never_worse(seed: int) -> None:
     _, instance = limited(seed)
-    other = replace(instance.pools[0], price=instance.pools[0].price * 0.7, min_nodes=1, max_nodes=1, committed=0.0)
+    other = replace(
+        instance.pools[0], price=instance.pools[0].price * 0.7, min_nodes=1, max_nodes=1, committed=0.0
+    )
     more = replace(instance, pools=(*instance.pools, other))
     assert value(more, solved(more)) <= value(instance, solved(instance)) * (1 + ROUNDING)
 

@@ -57,7 +57,14 @@ def candidate(random: Random, instance: Instance, pp: int, vpp: int) -> Layout:
 def stage_problem(of: Case, limit: float) -> StageProblem:
     one = of.layout
     return StageProblem(
-        of.instance.architecture, of.rates, one.pp, one.vpp, one.num_microbatches, limit, of.recompute, of.uniform
+        of.instance.architecture,
+        of.rates,
+        one.pp,
+        one.vpp,
+        one.num_microbatches,
+        limit,
+        of.recompute,
+        of.uniform,
     )
 
 

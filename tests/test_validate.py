@@ -149,23 +149,33 @@ def feasible(asked: Problem) -> bool:
     return solve(asked).status == "optimal"
 
 
+@cache
+def conflicting() -> dict[str, str]:
+    """Nearly the least money of all plans within nearly the least time of all plans."""
+    cheapest = solve(problem(objective="cost")).plans[0].estimate.dollars
+    fastest = solve(problem(objective="time")).plans[0].estimate.days
+    return {"limits__budget": f"{cheapest * 1.02} USD", "limits__deadline": f"{fastest * 1.02} days"}
+
+
 def test_a_deadline_moved_as_said_is_met_and_a_shorter_one_is_not() -> None:
-    # The fewest days of all within so little money.
-    tight = {"limits__budget": "2k USD", "limits__deadline": "1 days"}
+    tight = conflicting()
     days = number(relaxations(problem(**tight))["deadline"].to)
     assert feasible(problem(**tight | {"limits__deadline": f"{days} days"}))
     assert not feasible(problem(**tight | {"limits__deadline": f"{days * 0.98 - 0.01} days"}))
 
 
 def test_a_budget_moved_as_said_is_enough_and_a_smaller_one_is_not() -> None:
-    tight = {"limits__budget": "100 USD", "limits__deadline": "20 days"}
+    tight = conflicting()
     dollars = number(relaxations(problem(**tight))["budget"].to)
     assert feasible(problem(**tight | {"limits__budget": f"{dollars} USD"}))
     assert not feasible(problem(**tight | {"limits__budget": f"{dollars * 0.995 - 1} USD"}))
 
 
 def test_nodes_added_as_said_are_enough_and_one_fewer_is_not() -> None:
-    one = {"hardware": [SMALL["hardware"][0] | {"nodes": {"max": 1}}], "training__global_batch": "64 sequences"}
+    one = {
+        "hardware": [SMALL["hardware"][0] | {"nodes": {"max": 1}}],
+        "training__global_batch": "64 sequences",
+    }
     days = solve(problem(**one, objective="time")).plans[0].estimate.days
     tight = one | {"limits__deadline": f"{days / 2.5} days"}
     nodes = int(number(relaxations(problem(**tight))["nodes"].to))
@@ -179,12 +189,14 @@ def test_nodes_added_as_said_are_enough_and_one_fewer_is_not() -> None:
 
 
 def test_each_limit_in_conflict_is_needed_for_it() -> None:
-    tight = {"limits__budget": "1.5k USD", "limits__deadline": "1 days"}
+    tight = conflicting()
     found = solve(problem(**tight))
     assert found.conflict
     named = found.conflict.limits
     assert named
-    assert set(named) <= {"budget", "deadline"}
+    assert set(named) == {"budget", "deadline"}
     for limit in named:
-        left = {key: value for key, value in tight.items() if key.split("__")[1] in named and limit not in key}
+        left = {
+            key: value for key, value in tight.items() if key.split("__")[1] in named and limit not in key
+        }
         assert feasible(problem(**left)), f"{limit} is superfluous"
