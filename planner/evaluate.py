@@ -241,7 +241,7 @@ def group_bounds(instance: Instance, rows: Groups) -> Array:
                 of = rows.take(family[here])
                 rates = group_rates(instance, pool, selective, of, stages, keys, here)
                 most = np.maximum(instance.architecture.layers // of.pp, 1)
-                least = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1)
+                least = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1, again=1 - selective)
                 bound[family[here]] = np.minimum(bound[family[here]], least)
     return bound
 
@@ -308,7 +308,7 @@ def of_family(
         rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), keys, block)
         split = gather(table, split_key[block])
         at = rows[block]
-        columns["bound"][at] = quick_bound(rates, split.total_layers, of.pp, of.vpp, of.m_high, of.vpp)
+        columns["bound"][at] = quick_bound(rates, split.total_layers, of.pp, of.vpp, of.m_high, of.vpp, again=1 - selective)
         columns["plain"][at] = step_time(rates, split, of.m_high, of.pp, of.vpp).total
         columns["plain_memory"][at] = stage_memory(rates, split).max(axis=-1)
         if not selective:

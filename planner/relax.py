@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +17,14 @@ from planner.evaluate import gpu_seconds_per_token
 from planner.instance import Instance, Limits
 from planner.search import Effort, Goal, Mask, Plan, Table, best, limits_of
 from planner.solution import Conflict, Relaxation
-from planner.space import Groups, layer_keys
+from planner.space import Groups, expand, groups, layer_keys
 
 Array = NDArray[Any]
-WIDEN = 1.5
-"""A guess that finds no plan is widened by this factor; a plan found within a guess is the best of all."""
-GUESSES = 24
+WIDEN = 1.7
+"""A guess that finds no plan is widened by this factor."""
+GUESSES = 4
+PROBED = 4096
+"""Groups that are written down to see whether any of their candidates decides otherwise."""
 
 
 def every_mode(instance: Instance) -> frozenset[str]:
@@ -40,36 +43,43 @@ def goal_of(instance: Instance, limits: Limits | None = None, objective: str | N
     )
 
 
-def fastest(instance: Instance, limits: Limits, mask: Mask | None = None, modes: frozenset[str] | None = None) -> Plan | None:
+def fastest(
+    instance: Instance, limits: Limits, mask: Mask | None = None, modes: frozenset[str] | None = None
+) -> Plan | None:
     """The plan with the shortest run within the limits but for the deadline."""
     least = least_run(instance)
     if not np.isfinite(least) or (limits.budget is not None and least_cost(instance) > limits.budget):
         return None
-    guess = max(1.1 * least, limits.deadline or 0.0)
-    for _ in range(GUESSES):
-        asked = replace(limits, deadline=guess)
-        plan = _best(instance, asked, "time", mask, modes)
-        if plan is not None:
-            return plan
-        guess *= WIDEN
-    return None
+    start = max(1.1 * least, limits.deadline or 0.0)
+    asked = (replace(limits, deadline=guess) for guess in guesses(start))
+    return first_plan(_best(instance, limit, "time", mask, modes) for limit in asked)
 
 
-def cheapest(instance: Instance, limits: Limits, mask: Mask | None = None, modes: frozenset[str] | None = None) -> Plan | None:
+def cheapest(
+    instance: Instance, limits: Limits, mask: Mask | None = None, modes: frozenset[str] | None = None
+) -> Plan | None:
     """The plan that costs least within the limits but for the budget."""
     least = least_cost(instance)
     if not np.isfinite(least) or (limits.deadline is not None and least_run(instance) > limits.deadline):
         return None
-    guess = max(1.1 * least, limits.budget or 0.0)
-    for _ in range(GUESSES):
-        plan = _best(instance, replace(limits, budget=guess), "cost", mask, modes)
-        if plan is not None:
-            return plan
-        guess *= WIDEN
-    return None
+    start = max(1.1 * least, limits.budget or 0.0)
+    asked = (replace(limits, budget=guess) for guess in guesses(start))
+    return first_plan(_best(instance, limit, "cost", mask, modes) for limit in asked)
 
 
-def _best(instance: Instance, limits: Limits, objective: str, mask: Mask | None, modes: frozenset[str] | None) -> Plan | None:
+def guesses(start: float) -> Iterator[float | None]:
+    """Ever wider guesses, then none: what is found within a guess is the best of all."""
+    yield from (start * WIDEN**step for step in range(GUESSES))
+    yield None
+
+
+def first_plan(plans: Iterable[Plan | None]) -> Plan | None:
+    return next((plan for plan in plans if plan is not None), None)
+
+
+def _best(
+    instance: Instance, limits: Limits, objective: str, mask: Mask | None, modes: frozenset[str] | None
+) -> Plan | None:
     goal = goal_of(instance, limits, objective)
     goal = goal if modes is None else replace(goal, modes=modes)
     return best(Table.of(instance, limits), goal, mask, Effort())
@@ -102,6 +112,8 @@ def only_pool(instance: Instance, index: int) -> Instance:
 def why_none(table: Table, goal: Goal, mask: Mask) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
     instance, limits = table.instance, goal.limits
+    if not any_valid(instance, mask):
+        return "search", "the batch, the layers and the pools leave no other value"
     allowed = pools_of(instance, mask)
     narrowed, shifted = allowed if allowed is not None else (instance, mask)
     if limits.deadline is not None:
@@ -120,6 +132,16 @@ def why_none(table: Table, goal: Goal, mask: Mask) -> tuple[str, str]:
             days, cost = days_and_dollars(narrowed, plan)
             return "deadline and budget", f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
     return "memory", memory_words(table, goal, mask)
+
+
+def any_valid(instance: Instance, mask: Mask) -> bool:
+    """Whether any candidate of a mask is valid, whatever the limits."""
+    for pool in instance.pools:
+        keys = layer_keys(instance, pool)
+        rows = groups(instance, keys, np.ones(len(keys), dtype=np.int64))
+        if mask(rows).any() and mask(expand(instance, rows.take(np.flatnonzero(mask(rows))[:PROBED]))).any():
+            return True
+    return False
 
 
 def pools_of(instance: Instance, mask: Mask) -> tuple[Instance, Mask | None] | None:
@@ -149,12 +171,27 @@ def infeasible(instance: Instance) -> Conflict:
     moves: list[Relaxation] = []
     if limits.deadline is not None and (plan := fastest(instance, limits)) is not None:
         days = days_and_dollars(instance, plan)[0]
-        moves.append(_move("deadline", f"{limits.deadline / DAY:.1f} days", f"{days:.1f} days"))
+        moves.append(_move("deadline", days_words(limits.deadline / DAY), days_words(days)))
     if limits.budget is not None and (plan := cheapest(instance, limits)) is not None:
         cost = days_and_dollars(instance, plan)[1]
-        moves.append(_move("budget", f"${limits.budget:,.0f}", f"${cost:,.0f}"))
+        moves.append(_move("budget", dollar_words(limits.budget), dollar_words(cost)))
     moves += more_nodes(instance) + less_headroom(instance)
     return Conflict(limits=conflicting(instance), relaxations=tuple(moves))
+
+
+def days_words(days: float) -> str:
+    """Days rounded up, so that what is said is enough: 66.4 days, 0.3403 days."""
+    return f"{rounded_up(days, 1 if days >= 10 else 4):g} days"
+
+
+def dollar_words(cost: float) -> str:
+    """Dollars rounded up: $2,130,400, $232.05."""
+    return f"${rounded_up(cost, 0 if cost >= 10_000 else 2):,.{0 if cost >= 10_000 else 2}f}"
+
+
+def rounded_up(value: float, digits: int) -> float:
+    """The least decimal of so many digits that is not below the value."""
+    return math.ceil(value * 10**digits * (1 - 1e-12)) / 10**digits
 
 
 def _move(limit: str, old: str, new: str) -> Relaxation:

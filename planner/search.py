@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers, stage_split
-from costmodel.stage import stage_memory
+from costmodel.stage import StageRates, stage_memory
 from costmodel.step import step_time
 from planner import economics
 from planner.bound import capacity_bound, recompute_cases, schedule_kind
@@ -45,6 +45,8 @@ from planner.stages import StagePlan, StageProblem, solve_stages
 
 Array = NDArray[Any]
 Mask = Callable[[Groups], Array]
+LayerCache = dict[tuple[int, ...], LayerKeys]
+"""Layer costs by (pool, selective, tp, cp, ep, etp, micro_batch)."""
 CHOICE = 256
 """Rows the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
 FIRST_EXPANSION = 128
@@ -86,6 +88,8 @@ class Table:
     group_economy: Economy = field(default_factory=Economy.empty)
     economy: Economy = field(default_factory=Economy.empty)
     """Of the rows."""
+    layers: LayerCache = field(default_factory=dict)
+    """Layer costs of rows that were solved."""
     exact: dict[tuple[int, frozenset[str]], Plan | None] = field(default_factory=dict)
     """Solved rows by recompute modes; None where no assignment fits."""
 
@@ -515,11 +519,11 @@ def _solved(table: Table, goal: Goal, index: int, effort: Effort, longest: float
     plain, recomputes = plain_steps(table, goal, np.array([index]))
     if plain[0] <= table.estimates.bound[index] * (1 + 1e-9):
         layers = tuple(int(n) for n in plain_layers(instance.architecture.layers, pp * vpp))
-        return priced(instance, row, StagePlan(layers, layers if recomputes[0] else (0,) * len(layers)))
+        return priced(instance, row, StagePlan(layers, layers if recomputes[0] else (0,) * len(layers)), table.layers)
     of_selective = bool(row.selective[0])
     problem = StageProblem(
         architecture=instance.architecture,
-        rates=scalar_rates(instance, row),
+        rates=scalar_rates(instance, row, table.layers),
         pp=pp,
         vpp=vpp,
         num_microbatches=m,
@@ -533,7 +537,7 @@ def _solved(table: Table, goal: Goal, index: int, effort: Effort, longest: float
     except TimeoutError:
         effort.check()
         raise
-    return None if stages is None else priced(instance, row, stages)
+    return None if stages is None else priced(instance, row, stages, table.layers)
 
 
 def recompute_of(modes: frozenset[str]) -> str:
@@ -543,18 +547,23 @@ def recompute_of(modes: frozenset[str]) -> str:
     return "some" if "none" in modes else "all"
 
 
-def scalar_rates(instance: Instance, row: Candidates) -> Any:
-    """Rates of one row, without the row axis."""
+def scalar_rates(instance: Instance, row: Candidates, cache: LayerCache | None = None) -> StageRates:
+    """Rates of one row, without the row axis; candidates that are solved share a few layer keys."""
     pool, selective = int(row.pool[0]), int(row.selective[0])
-    run = run_of_candidates(instance, pool, selective, row)
-    rates = rates_of(instance, run, LayerKeys.of(instance, pool, selective, row))
-    return gather(rates, np.array(0))
+    names = ("tp", "cp", "ep", "etp", "micro_batch")
+    key = (pool, selective, *(int(getattr(row, name)[0]) for name in names))
+    keys = None if cache is None else cache.get(key)
+    if keys is None:
+        keys = LayerKeys.of(instance, pool, selective, row)
+        if cache is not None:
+            cache[key] = keys
+    return gather(rates_of(instance, run_of_candidates(instance, pool, selective, row), keys), np.array(0))
 
 
-def priced(instance: Instance, row: Candidates, stages: StagePlan) -> Plan:
+def priced(instance: Instance, row: Candidates, stages: StagePlan, cache: LayerCache | None = None) -> Plan:
     """The plan with its step and memory from the cost model."""
     pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
-    rates = scalar_rates(instance, row)
+    rates = scalar_rates(instance, row, cache)
     split = stage_split(instance.architecture, pp, vpp, m, stages.layers, stages.recomputed)
     step = float(step_time(rates, split, m, pp, vpp).total)
     return Plan(row, stages, step, float(stage_memory(rates, split).max()))

@@ -28,7 +28,7 @@ BUBBLE_PARTS = 3
 """Shares of a bubble that a schedule leaves are whole thirds: 1F1B all, ZB-1p one, ZB-2p none."""
 RELATIVE_GAP = 1e-7
 """Assignments closer than this are the same to anyone who reads the plan."""
-BYTES = 1 << 16
+BYTES = 1 << 10
 """Unit of memory in the model; every coefficient is rounded up, so that an assignment that fits here fits."""
 
 

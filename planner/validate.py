@@ -65,6 +65,13 @@ def _layout(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         "interleaving has micro-batches in multiples of pp": d.vpp == 1 or d.num_microbatches % d.pp == 0,
         "chunks add up to the layers of their stage": d.vpp == 1
         or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
+        f"recompute {d.recompute} is what the stages do": d.recompute == "selective"
+        or (d.recompute == "full") == any(stage.recomputed_layers for stage in d.stages),
+        "selective recompute names modules and recomputes no whole layer": (d.recompute == "selective")
+        == bool(d.recompute_modules)
+        and not (d.recompute == "selective" and any(stage.recomputed_layers for stage in d.stages)),
+        "sequence parallelism goes with tp > 1 as the profile has it": d.sequence_parallel
+        == (d.tp > 1 and load_stack(problem.search.stack or DEFAULT_STACK).tensor_parallel.sequence_parallel),
         "ZeRO 2 and 3 are without a pipeline": d.zero < 2 or d.pp == 1,
     }
     return [f"not so: {claim}" for claim, so in holds.items() if not so]

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planner.problem import load_problem
 from planner.solve import solve
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:

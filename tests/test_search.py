@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -159,7 +160,7 @@ def test_the_time_a_token_falls_with_the_number_of_micro_batches(seed: int) -> N
         split = stage_split(instance.architecture, layout.pp, layout.vpp, m, layers)
         rates = scalar_rates(instance, replace(layout, num_microbatches=m))
         times.append(float(step_time(rates, split, m, layout.pp, layout.vpp).total) / m)
-    assert all(b <= a * (1 + 1e-12) for a, b in zip(times, times[1:], strict=False)), times
+    assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(times)), times
 
 
 # ---------------------------------------------------------------------------------------------------

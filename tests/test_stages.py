@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -135,4 +136,4 @@ def test_more_memory_never_makes_the_step_longer() -> None:
         low, high = float(every.memory.min()), float(every.memory.max())
         plans = [solve_stages(stage_problem(of, low + share * (high - low))) for share in (0.2, 0.5, 1.1)]
         steps = [np.inf if plan is None else figures(of, plan)[0] for plan in plans]
-        assert all(b <= a * (1 + SAME) for a, b in zip(steps, steps[1:], strict=False)), steps
+        assert all(b <= a * (1 + SAME) for a, b in itertools.pairwise(steps)), steps
