@@ -183,9 +183,10 @@ def extent(layers: int, pp: Array, vpp: Array, num_microbatches: Array, kinds: i
     """
     rank = np.arange(int(pp.max()))
     p, v, m = pp[:, None], vpp[:, None], num_microbatches[:, None]
-    single = np.minimum(m, p - rank)
+    # Ranks beyond pp are padding; one micro-batch keeps their numbers harmless.
+    single = np.maximum(np.minimum(m, p - rank), 1)
     warm_up = np.minimum(2 * (p - rank - 1) + (v - 1) * p + 1, m * v)
-    rounds, rest = np.divmod(np.maximum(warm_up, 0), p * v)
+    rounds, rest = np.divmod(np.maximum(warm_up, 1), p * v)
     first = np.where(v == 1, single, rounds * p + np.minimum(rest, p))
     last = np.where(v == 1, single, rounds * p + np.clip(rest - (v - 1) * p, 0, p))
     end, base, top = chunk_range(layers, p * v)

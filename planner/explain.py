@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from costmodel.estimate import Estimate as Prediction
 from costmodel.pipeline import plain_layers
 from planner.answer import GIB, days_and_dollars, predicted
-from planner.instance import Instance
+from planner.instance import Instance, Narrowing
 from planner.relax import why_none
 from planner.search import Goal, Mask, Plan, Table, achieved, best, priced
 from planner.solution import Reason
@@ -61,6 +61,8 @@ class Question:
     value: Callable[[Plan], Any]
     mask: Callable[[Groups], Array]
     modes: frozenset[str] | None = None
+    narrowed: Narrowing | None = None
+    """Decides otherwise by itself, with better bounds than a mask has."""
 
 
 def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
@@ -79,9 +81,14 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
 
     allowed = instance.narrowing.allowed
     moe = ("ep", "etp") if instance.architecture.moe else ()
-    for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch", "zero"):
+    for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch"):
         if len(allowed.get(name, (0, 1))) > 1:
             yield Question(name, int(getattr(row, name)[0]), value(name), differs(name))
+    zero = int(row.zero[0])
+    others = tuple(z for z in allowed.get("zero", (0, 1, 2, 3)) if z != zero)
+    if others:
+        narrowed = Narrowing(allowed | {"zero": others})
+        yield Question("zero", zero, value("zero"), differs("zero"), narrowed=narrowed)
     modes = frozenset(str(mode) for mode in allowed.get("recompute", ("none", "selective", "full")))
     mode = mode_of(plan)
     if modes - {mode}:
@@ -185,6 +192,8 @@ def answer(table: Table, goal: Goal, mine: Account, question: Question) -> Reaso
     asked = goal
     if question.modes is not None:
         table, asked = table.fresh(), replace(goal, modes=question.modes)
+    if question.narrowed is not None:
+        table = Table.of(replace(table.instance, narrowing=question.narrowed), goal.limits)
     other = nearest(table, asked, question.mask, mine.plan)
     if other is None:
         because, text = why_none(table, asked, question.mask)

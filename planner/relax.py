@@ -112,10 +112,10 @@ def only_pool(instance: Instance, index: int) -> Instance:
 def why_none(table: Table, goal: Goal, mask: Mask) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
     instance, limits = table.instance, goal.limits
-    if not any_valid(instance, mask):
-        return "search", "the batch, the layers and the pools leave no other value"
     allowed = pools_of(instance, mask)
     narrowed, shifted = allowed if allowed is not None else (instance, mask)
+    if allowed is None and not any_valid(instance, mask):
+        return "search", "the batch, the layers and the pools leave no other value"
     if limits.deadline is not None:
         plan = fastest(narrowed, limits, shifted, goal.modes)
         if plan is not None:

@@ -82,8 +82,8 @@ class Table:
     expanded: Array
     rows: Candidates = field(default_factory=Candidates.empty)
     estimates: Estimates = field(default_factory=Estimates.empty)
-    tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
-    """Whether a row's bound already knows memory."""
+    tight: Array = field(default_factory=lambda: np.empty(0, dtype=np.int8))
+    """What a row's bound knows: 1 memory, 2 that recompute is uniform as well."""
     group_tight: Array = field(default_factory=lambda: np.empty(0, dtype=bool))
     group_economy: Economy = field(default_factory=Economy.empty)
     economy: Economy = field(default_factory=Economy.empty)
@@ -139,7 +139,7 @@ class Table:
         self.rows = Candidates.concatenate([self.rows, rows])
         self.estimates = Estimates.concatenate([self.estimates, evaluate(self.instance, rows)])
         self.economy = Economy.concatenate([self.economy, Economy.of(self.instance, rows)])
-        self.tight = np.concatenate([self.tight, np.zeros(len(rows), dtype=bool)])
+        self.tight = np.concatenate([self.tight, np.zeros(len(rows), dtype=np.int8)])
         return np.arange(start, len(self.rows))
 
 
@@ -322,7 +322,7 @@ def tighten_groups(table: Table, goal: Goal, left: Array, found: Found, effort: 
 
 def rank_buckets(rows: Groups, kind: Array) -> list[Array]:
     """Indices of rows of one kind with similar pp, so that their ranks fill one array without much padding."""
-    size = np.ceil(np.log2(rows.pp)).astype(np.int64)
+    size = np.ceil(np.log2(rows.pp) / 2).astype(np.int64)
     code = kind * 64 + size
     return [np.flatnonzero(code == value) for value in np.unique(code)]
 
@@ -415,20 +415,23 @@ def tighten(table: Table, goal: Goal, index: Array, found: Found, effort: Effort
         index, bound, economy = index[alive], bound[alive], economy.take(alive)
         index = index[best_first(goal, economy, bound, size)]
         head, size = index[:size], 2 * size
-        loose = head[~table.tight[head]]
-        # The first row's bound is tight: nothing can be better than what is chosen next.
-        if not len(loose) or table.tight[index[:CHOICE]].all():
+        level = table.tight[head].min(initial=2)
+        if level == 2 or (table.tight[index[:CHOICE]] == 2).all():
             return index
-        table.estimates.bound[loose] = np.maximum(table.estimates.bound[loose], memory_bound(table, goal, loose))
-        table.tight[loose] = True
+        loose = head[table.tight[head] == level]
+        bound = memory_bound(table, goal, loose, uniform=level == 1)
+        table.estimates.bound[loose] = np.maximum(table.estimates.bound[loose], bound)
+        # Where recompute may differ by stage, or there is none, the first bound is the tightest.
+        done = table.instance.per_stage_recompute | (table.rows.selective[loose] == 1)
+        table.tight[loose] = np.where(done, 2, level + 1)
 
 
-def memory_bound(table: Table, goal: Goal, index: Array) -> Array:
+def memory_bound(table: Table, goal: Goal, index: Array, uniform: bool) -> Array:
     """bound.capacity_bound of rows, grouped by what it takes to be vectorised."""
     instance, rows = table.instance, table.rows.take(index)
     bound = np.empty(len(index))
     layers = layer_totals(instance.architecture)
-    uniform, total = not instance.per_stage_recompute, instance.architecture.layers
+    total = instance.architecture.layers
     for pool, selective, family in families(rows):
         of = rows.take(family)
         run = run_of_candidates(instance, pool, selective, of)

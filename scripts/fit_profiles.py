@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ EXPERTS = re.compile(r"expert|moe|permute|grouped|dropped_tokens")
 """Fields that only mixtures of experts use."""
 QUANTISED = re.compile(r"low_precision|quantise|mxfp8|fp8_speedup|nvfp4")
 """Fields that only FP8 and FP4 runs use."""
+WRITTEN = ("fitted", "model", "source", "source_generic")
+"""Errors of validation/left_out.jsonl: in sample, and with a model or a source left out."""
 EVERY_VTRAIN = 8
 """Of the single-node series of small models every eighth run is fitted; they would outvote all others."""
 
@@ -66,6 +68,12 @@ class Constant:
     """A field, or several with commas that keep their ratio; the first has the value."""
     prior: float
     sd: float
+    generic: tuple[float, float] | None = None
+    """Prior and sd that hold for the kind of constant, where this one was given better ones."""
+
+    def without_knowledge(self) -> Constant:
+        """The constant with the prior of its kind."""
+        return self if self.generic is None else replace(self, prior=self.generic[0], sd=self.generic[1])
 
     @property
     def name(self) -> str:
@@ -261,7 +269,16 @@ def chosen_rows(all_rows: list[Row]) -> list[Row]:
 def read_constants() -> list[Constant]:
     """What is fitted."""
     listed = yaml.safe_load(PRIORS.read_text())["constants"]
-    return [Constant(each["where"], each["path"], float(each["prior"]), float(each["sd"])) for each in listed]
+    return [
+        Constant(
+            each["where"],
+            each["path"],
+            float(each["prior"]),
+            float(each["sd"]),
+            (float(each["generic"][0]), float(each["generic"][1])) if "generic" in each else None,
+        )
+        for each in listed
+    ]
 
 
 def main() -> None:
@@ -296,6 +313,9 @@ def main() -> None:
             )
     out = left_out(fit, J, y, x, lambda row: row.family)
     show("a source left out", fit, out)
+    generic = Fit([constant.without_knowledge() for constant in constants], fit.rows)
+    plain = left_out(generic, J, y, x, lambda row: row.family)
+    show("a source left out, generic priors", fit, plain)
     other = left_out(fit, J, y, x, lambda row: row.model)
     show("a model left out", fit, other)
     show("a GPU left out", fit, left_out(fit, J, y, x, lambda row: row.data["gpu"]))
@@ -310,11 +330,9 @@ def main() -> None:
         )
     if asked.write:
         with (FOLDER / "left_out.jsonl").open("w") as file:
-            for row, *each in zip(fit.rows, y, other, out, strict=True):
-                fitted, model, source = (round(float(error), 4) for error in each)
-                file.write(
-                    json.dumps({"id": row.id, "fitted": fitted, "model": model, "source": source}) + "\n"
-                )
+            for row, *each in zip(fit.rows, y, other, out, plain, strict=True):
+                values = [round(float(error), 4) for error in each]
+                file.write(json.dumps({"id": row.id} | dict(zip(WRITTEN, values, strict=True))) + "\n")
 
 
 if __name__ == "__main__":

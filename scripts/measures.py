@@ -126,6 +126,9 @@ def left_out_figures(table: list[Scored]) -> dict[str, float]:
     first = [each for each in collected(timed(table)) if each.row.id in found]
     out = np.array([100 * abs(np.expm1(found[each.row.id])) for each in first])
     figures = spread("step time, source left out", out)
+    generic = {line["id"]: line["source_generic"] for line in lines}
+    plain = np.array([100 * abs(np.expm1(generic[each.row.id])) for each in first])
+    figures |= spread("step time, source left out, generic priors", plain)
     multi = [each for each in timed(table) if each.row.family == "vtrain-multi"]
     model = {line["id"]: line["model"] for line in lines}
     sizes = np.array([100 * abs(np.expm1(model[each.row.id])) for each in multi])

@@ -118,8 +118,9 @@ def test_no_assignment_that_fits_beats_the_bounds_that_know_memory(seed: int, sh
     instance = with_room(oracle.instance, low + share * (high - low))
     table, goal = written_down(instance), goal_of(instance)
     room = {i: pool.memory_limit(instance.limits.memory_headroom) for i, pool in enumerate(instance.pools)}
-    bound = memory_bound(table, goal, np.arange(len(table.rows)))
-    assert not beaten(table.rows, bound, oracle, ROW, room)
+    for uniform in {False, not instance.per_stage_recompute}:
+        bound = memory_bound(table, goal, np.arange(len(table.rows)), uniform)
+        assert not beaten(table.rows, bound, oracle, ROW, room)
     bound = group_memory_bound(table, goal, np.arange(len(table.groups)))
     assert not beaten(table.groups, bound, oracle, GROUP, room)
 
