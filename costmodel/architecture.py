@@ -10,6 +10,8 @@ LayerKind = Literal["dense", "moe"]
 
 
 class Shape(BaseModel):
+    """Frozen, and closed: an unknown key in a model card is an error."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

@@ -59,7 +59,9 @@ def chunk_range(layers: int, stages: Column) -> tuple[Column, Column, Column]:
 def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:
     """Layers of each kind among `length` layers from `start` on: (..., kinds)."""
     pattern = np.array(architecture.pattern())
-    prefix = np.stack([np.concatenate([[0], np.cumsum(pattern == kind)]) for kind in architecture.kinds], axis=-1)
+    prefix = np.stack(
+        [np.concatenate([[0], np.cumsum(pattern == kind)]) for kind in architecture.kinds], axis=-1
+    )
     return prefix[start + length] - prefix[start]
 
 
@@ -80,7 +82,8 @@ def stage_split(
     again = np.zeros_like(length) if recomputed is None else np.asarray(recomputed, dtype=np.int64)
     if length.shape != (pp * vpp,) or length.sum() != architecture.layers:
         raise ValueError(
-            f"{architecture.name} has {architecture.layers} layers on {pp * vpp} virtual stages, got {length.tolist()}"
+            f"{architecture.name} has {architecture.layers} layers on {pp * vpp} virtual stages, "
+            f"got {length.tolist()}"
         )
     start = np.cumsum(length) - length
     by_rank = (vpp, pp, -1)

@@ -5,7 +5,8 @@ The physics modules fill `StageRates` once per candidate; a plain split, CP-SAT 
 all put stages together from the same rates, so they cannot disagree about a formula.
 
 Shapes: `rows` candidates (or nothing, for one run), `kinds` = `architecture.kinds`, `ranks` =
-pipeline ranks that are looked at: all of them for one run, the extreme ones for many candidates. Bytes are per GPU of the stage, seconds per micro-batch.
+pipeline ranks that are looked at: all of them for one run, the extreme ones for many candidates.
+Bytes are per GPU of the stage, seconds per micro-batch.
 """
 
 from __future__ import annotations

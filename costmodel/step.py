@@ -74,7 +74,9 @@ class StepTime:
         )
 
 
-def step_time(rates: StageRates, split: StageSplit, num_microbatches: Column, pp: Column, vpp: Column) -> StepTime:
+def step_time(
+    rates: StageRates, split: StageSplit, num_microbatches: Column, pp: Column, vpp: Column
+) -> StepTime:
     """Time of one step from what its pipeline ranks hold.
 
     T = (m*max t + x*(sum t - max t)/v + m*p2p + (p-1)*p2p_fill + max_s(dp_s + opt_s) + fixed) * scale
@@ -95,7 +97,9 @@ def step_time(rates: StageRates, split: StageSplit, num_microbatches: Column, pp
     return StepTime(**parts, stragglers=stragglers)
 
 
-def assumed_rates(rates: StageRates, run: Run, mfu: float, nominal_parameters: float | None = None) -> StageRates:
+def assumed_rates(
+    rates: StageRates, run: Run, mfu: float, nominal_parameters: float | None = None
+) -> StageRates:
     """Rates under which a step takes what an agreed MFU says, however layers are laid out.
 
     T = 6*P*tokens / (N * peak * MFU), FORMULAS "MFU, time, GPU count": P the active parameters (or the

@@ -6,12 +6,17 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from costmodel.estimate import Estimate as Prediction
 from costmodel.estimate import estimate
 from costmodel.pipeline import stage_split
+from costmodel.run import Run
 from costmodel.stage import stage_memory, stage_time
-from planner import __version__, search, solution
+from planner import __version__, solution
+from planner.confidence import band_of
 from planner.economics import DAY, run_dollars, run_seconds
 from planner.evaluate import run_of_candidates
 from planner.instance import Instance
@@ -21,12 +26,16 @@ from planner.space import selective_modules
 GIB = 2**30
 
 
+def run_of_plan(instance: Instance, plan: Plan) -> Run:
+    """The cost model's noun for one plan."""
+    row = plan.row
+    return run_of_candidates(instance, int(row.pool[0]), int(row.selective[0]), row).take(0)
+
+
 def predicted(instance: Instance, plan: Plan) -> Prediction:
     """The cost model's estimate of a plan, with its parts."""
-    row = plan.row
-    run = run_of_candidates(instance, int(row.pool[0]), int(row.selective[0]), row).take(0)
     return estimate(
-        run,
+        run_of_plan(instance, plan),
         plan.stages.layers,
         plan.stages.recomputed,
         assume_mfu=instance.assume_mfu,
@@ -35,8 +44,7 @@ def predicted(instance: Instance, plan: Plan) -> Prediction:
 
 
 def days_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:
-    import numpy as np
-
+    """Days and dollars of the whole run."""
     seconds = run_seconds(instance, plan.row, np.array([plan.step]))
     return float(seconds[0]) / DAY, float(run_dollars(instance, plan.row, seconds)[0])
 
@@ -45,6 +53,7 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
     """A plan as the solution file has it."""
     of = predicted(instance, plan)
     days, cost = days_and_dollars(instance, plan)
+    band = band_of(run_of_plan(instance, plan))
     figures = solution.Estimate(
         step_time_s=of.step_time,
         days=days,
@@ -53,14 +62,20 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
         hfu=of.hfu,
         tokens_per_s_per_gpu=of.tokens_per_second_per_gpu,
         memory_gib=memory_parts(of),
+        # An agreed MFU is not a prediction: it has no band of ours.
+        interval_80_days=None if instance.assume_mfu else (days * band.low, days * band.high),
         breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
     )
     return solution.Plan(
-        decisions=decisions(instance, plan), estimate=figures, slack=slack(instance, plan, figures), reasons=reasons
+        decisions=decisions(instance, plan),
+        estimate=figures,
+        slack=slack(instance, plan, figures),
+        reasons=reasons,
     )
 
 
 def memory_parts(of: Prediction) -> solution.MemoryParts:
+    """GiB of the fullest rank by category."""
     names = solution.MemoryParts.model_fields
     return solution.MemoryParts(**{name: float(getattr(of.memory, name)) / GIB for name in names})
 
@@ -68,7 +83,9 @@ def memory_parts(of: Prediction) -> solution.MemoryParts:
 def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
     """Every decision, with the stages rank by rank."""
     row = plan.row
-    value = {name: int(getattr(row, name)[0]) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")}
+    value: dict[str, Any] = {
+        name: int(getattr(row, name)[0]) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")
+    }
     pool, selective = instance.pools[int(row.pool[0])], bool(row.selective[0])
     m, micro_batch, gpus = int(row.m_high[0]), int(row.micro_batch[0]), int(row.num_gpus[0])
     return solution.Decisions(
@@ -99,7 +116,9 @@ def stages(instance: Instance, plan: Plan) -> tuple[solution.Stage, ...]:
         solution.Stage(
             layers=sum(layers[rank::pp]),
             recomputed_layers=sum(again[rank::pp]),
-            kinds={kind: int(n) for kind, n in zip(kinds, split.layers[rank], strict=True)} if len(kinds) > 1 else {},
+            kinds={kind: int(n) for kind, n in zip(kinds, split.layers[rank], strict=True)}
+            if len(kinds) > 1
+            else {},
             chunks=layers[rank::pp] if vpp > 1 else (),
             recomputed_chunks=again[rank::pp] if vpp > 1 else (),
             memory_gib=float(memory[rank]) / GIB,
@@ -140,12 +159,10 @@ def catalogue_hash() -> str:
 
 
 def provenance(problem_hash: str) -> solution.Provenance:
+    """What an answer depends on: version, problem, facts, libraries."""
     return solution.Provenance(
         planner=__version__,
         problem_hash=problem_hash,
         catalogue=catalogue_hash(),
         versions={name: version(name) for name in ("ortools", "numpy")},
     )
-
-
-__all__ = ["days_and_dollars", "predicted", "provenance", "reported", "search"]

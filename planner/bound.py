@@ -22,7 +22,7 @@ def whole_model(rates: PerLayer, layers: Array) -> Array:
 
 
 def least_slowest(rates: StageRates, layers: Array, pp: Column, chunks: Column) -> Array:
-    """The slowest rank takes at least the mean, ceil(L/p) layers, or an end with a layer in each of its chunks."""
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with a layer in each chunk."""
     work = rates.work
     total = whole_model(work, layers)
     cheapest = work.kinds.min(axis=-1)
@@ -50,7 +50,9 @@ def per_step_floor(rates: StageRates, layers: Array, pp: Column, again: Column) 
         # Layers of other kinds, embedding and head on the same rank may hide more than they add.
         others = np.minimum(shown, 0.0) * layers
         others = others.sum(axis=-1, keepdims=True) - others
-        ends = np.minimum(traffic.first - window * busy.first, 0.0) + np.minimum(traffic.last - window * busy.last, 0.0)
+        ends = np.minimum(traffic.first - window * busy.first, 0.0) + np.minimum(
+            traffic.last - window * busy.last, 0.0
+        )
         # More layers than ceil(L/p) add to what shows only if a layer shows more than it hides.
         held = np.where(shown > 0, fullest, layers) * shown
         crowded = crowded + np.maximum(held + others + ends[..., None], floor * fullest * traffic.kinds)
@@ -141,7 +143,7 @@ def recompute_cases(recompute: str, uniform: bool, layers: int, pp: Array, vpp: 
 def _interleaved_cases(layers: int, pp: Array, vpp: Array) -> list[Recompute]:
     """Uniform recompute of q layers a virtual stage, up to all that one holds."""
     rank, last = np.arange(int(pp.max())), pp[:, None] - 1
-    end, base, _ = chunk_range(layers, (pp * vpp)[:, None])
+    end, base = (np.asarray(value) for value in chunk_range(layers, (pp * vpp)[:, None])[:2])
     ends = (rank == 0).astype(int) + (rank == last)
     cases = []
     for q in range(int(base.max()) + 2):
@@ -233,7 +235,9 @@ def capacity_bound(
         extra = redone * rates.recompute[..., kind]
         fits = np.isfinite(slowest)
         again = float(case.more or bool(np.any(case.most)))
-        bound = step_bound(rates, layers, pp, vpp, num_microbatches, np.where(fits, slowest, 0.0), extra, again)
+        bound = step_bound(
+            rates, layers, pp, vpp, num_microbatches, np.where(fits, slowest, 0.0), extra, again
+        )
         best = np.minimum(best, np.where(fits, bound, np.inf))
     return best
 
@@ -294,7 +298,14 @@ class RankRoom:
 
     @classmethod
     def of(
-        cls, rates: StageRates, layers: Array, kind: int, pp: Array, vpp: Array, num_microbatches: Array, limit: float
+        cls,
+        rates: StageRates,
+        layers: Array,
+        kind: int,
+        pp: Array,
+        vpp: Array,
+        num_microbatches: Array,
+        limit: float,
     ) -> RankRoom:
         reach = extent(int(layers.sum()), pp, vpp, num_microbatches, len(layers))
         least, most, entry = reach.in_flight_least, reach.in_flight_most, reach.in_flight_most[:, :1]
@@ -333,7 +344,8 @@ class RankRoom:
 
     def take(self, index: Array) -> RankRoom:
         """The room of some of its rows."""
-        return RankRoom(*(getattr(self, f.name)[index] for f in fields(self) if f.name != "extent"), self.extent.take(index))
+        rows = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "extent"}
+        return RankRoom(**rows, extent=self.extent.take(index))
 
     def held(self, slowest: Array, case: Recompute) -> Array:
         """Layers that all ranks together hold if none takes longer than `slowest`: (rows,)."""
@@ -375,11 +387,19 @@ def inverse(seconds: Array) -> Array:
 
 
 def slowest_rank_bound(
-    rates: StageRates, layers: Array, pp: int, vpp: int, num_microbatches: int, limit: float, cases: list[Recompute]
+    rates: StageRates,
+    layers: Array,
+    pp: int,
+    vpp: int,
+    num_microbatches: int,
+    limit: float,
+    cases: list[Recompute],
 ) -> float:
-    """Least seconds a micro-batch of the slowest rank of one candidate, memory considered; inf if nothing fits."""
+    """Least seconds a micro-batch of one candidate's slowest rank, given its memory; inf if nothing fits."""
     row, chunks, ranks = one_row(rates), np.array([vpp]), np.array([pp])
-    room = RankRoom.of(row, layers, int(np.argmax(layers)), ranks, chunks, np.array([num_microbatches]), limit)
+    room = RankRoom.of(
+        row, layers, int(np.argmax(layers)), ranks, chunks, np.array([num_microbatches]), limit
+    )
     return min(float(smallest_bottleneck(row, room, layers, ranks, chunks, case)[0]) for case in cases)
 
 

@@ -29,6 +29,8 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """What was chosen, or why nothing can be."""
+
     index: int | None
     conflict: tuple[str, ...] = ()
     """If nothing can be chosen: limits that no candidate meets together."""

@@ -33,7 +33,7 @@ class Economy:
         price = np.array([pool.price for pool in instance.pools])[rows.pool]
         return cls(
             instance.tokens / (rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len)),
-            dollars(rows.num_gpus, 1 / DAY, price),
+            np.asarray(dollars(rows.num_gpus, 1 / DAY, price)),
             np.array([pool.committed for pool in instance.pools])[rows.pool],
             rows.num_gpus.astype(float),
         )
@@ -54,7 +54,7 @@ class Economy:
         return self.seconds_per_step * step
 
     def dollars(self, step: Array) -> Array:
-        """What the run costs: the GPUs for as long as it runs, or for the committed window if that is longer."""
+        """What the run costs: rent for as long as it runs, or for the committed window if that is longer."""
         return self.rent * np.maximum(self.seconds(step), self.committed)
 
 
@@ -91,7 +91,9 @@ def keys(
         first = tuple(terms[name] for name, _ in objective)
     else:
         weight = {"cost": 1.0, "time": 1 / DAY}
-        first = (sum((terms[name] * weight[name] * factor for name, factor in objective), np.zeros(len(step))),)
+        first = (
+            sum((terms[name] * weight[name] * factor for name, factor in objective), np.zeros(len(step))),
+        )
     return (*first, seconds, economy.num_gpus)
 
 

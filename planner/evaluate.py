@@ -44,7 +44,7 @@ class Estimates:
     plain_memory: Array
     """Bytes of its fullest rank."""
     recomputed: Array
-    """Seconds of a step with the plain split and every layer recomputed (inf where recompute is selective)."""
+    """Seconds of a step with the plain split and every layer recomputed (inf if it is selective)."""
     recomputed_memory: Array
 
     def take(self, index: Array | slice) -> Estimates:
@@ -115,6 +115,7 @@ def run_of(instance: Instance, pool: int, selective: int, rows: Groups, vpp: Any
 
 
 def run_of_candidates(instance: Instance, pool: int, selective: int, rows: Candidates) -> Run:
+    """The same for rows that are written down."""
     return run_of(instance, pool, selective, rows, rows.vpp, rows.zero)
 
 
@@ -127,7 +128,9 @@ class LayerKeys:
     key: Array
 
     @classmethod
-    def of(cls, instance: Instance, pool: int, selective: int, rows: Groups, memory: bool = True) -> LayerKeys:
+    def of(
+        cls, instance: Instance, pool: int, selective: int, rows: Groups, memory: bool = True
+    ) -> LayerKeys:
         first, key = distinct([rows.tp, rows.cp, rows.ep, rows.etp, rows.micro_batch])
         run = run_of(instance, pool, selective, rows.take(first), 1, 0)
         return cls(layer_cost(run), layer_memory(run) if memory else None, key)
@@ -162,17 +165,26 @@ def extreme_split(architecture: Architecture, pp: int, vpp: int, num_microbatche
     if pp > 1:
         keep.append(pp - 1)
     ranks = np.array(keep)
-    by_rank = ("layers", "recomputed", "in_flight", "in_flight_recomputed", "first_in_flight", "first", "last")
+    by_rank = (
+        "layers",
+        "recomputed",
+        "in_flight",
+        "in_flight_recomputed",
+        "first_in_flight",
+        "first",
+        "last",
+    )
     totals = ("total_layers", "total_recomputed")
     return StageSplit(
-        **{name: getattr(split, name)[ranks] for name in by_rank}, **{name: getattr(split, name) for name in totals}
+        **{name: getattr(split, name)[ranks] for name in by_rank},
+        **{name: getattr(split, name) for name in totals},
     )
 
 
 def split_table(architecture: Architecture, pp: Array, vpp: Array, num_microbatches: Array) -> StageSplit:
     """Extreme splits of many schedules, padded to the same number of ranks by repeating the first."""
     splits = [
-        extreme_split(architecture, int(p), int(v), int(m))
+        extreme_split(architecture, int(p), int(v), int(m))  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
         for p, v, m in zip(pp, vpp, num_microbatches, strict=True)
     ]
     width = max(len(s.first) for s in splits)
@@ -268,14 +280,16 @@ def group_rates(
     keys: LayerKeys,
     at: Any = slice(None),
 ) -> StageRates:
-    """Rates that no schedule of groups undercuts with any of some ZeRO stages: one or two chunks transfer least."""
+    """Rates that no schedule of groups undercuts with these ZeRO stages: one or two chunks transfer least."""
     of = [rates_of(instance, run_of(instance, pool, selective, rows, 1, zero), keys, at) for zero in stages]
     interleaved = run_of(instance, pool, selective, rows, 2, stages[0])
     rates = replace(
         of[0], p2p_steady=np.minimum(of[0].p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
     )
     names = ("reduce", "gather", "optimizer", "states", "working", "loss")
-    return replace(rates, **{name: least([getattr(r, name) for r in of]) for name in names}) if of[1:] else rates
+    return (
+        replace(rates, **{name: least([getattr(r, name) for r in of]) for name in names}) if of[1:] else rates
+    )
 
 
 def least(values: list[Any]) -> Any:
@@ -294,21 +308,30 @@ def evaluate(instance: Instance, candidates: Candidates) -> Estimates:
 
 
 def of_family(
-    instance: Instance, pool: int, selective: int, candidates: Candidates, rows: Array, columns: dict[str, Array]
+    instance: Instance,
+    pool: int,
+    selective: int,
+    candidates: Candidates,
+    rows: Array,
+    columns: dict[str, Array],
 ) -> None:
     """Prices the rows of one pool and recompute family into `columns`."""
     part = candidates.take(rows)
     keys = LayerKeys.of(instance, pool, selective, part)
     saturated = np.minimum(part.m_high, np.where(part.vpp == 1, part.pp, 2 * part.pp))
     split_rows, split_key = distinct([part.pp, part.vpp, saturated])
-    table = split_table(instance.architecture, part.pp[split_rows], part.vpp[split_rows], saturated[split_rows])
+    table = split_table(
+        instance.architecture, part.pp[split_rows], part.vpp[split_rows], saturated[split_rows]
+    )
     for start in range(0, len(rows), BLOCK):
         block = slice(start, start + BLOCK)
         of = part.take(block)
         rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), keys, block)
         split = gather(table, split_key[block])
         at = rows[block]
-        columns["bound"][at] = quick_bound(rates, split.total_layers, of.pp, of.vpp, of.m_high, of.vpp, again=1 - selective)
+        columns["bound"][at] = quick_bound(
+            rates, split.total_layers, of.pp, of.vpp, of.m_high, of.vpp, again=1 - selective
+        )
         columns["plain"][at] = step_time(rates, split, of.m_high, of.pp, of.vpp).total
         columns["plain_memory"][at] = stage_memory(rates, split).max(axis=-1)
         if not selective:

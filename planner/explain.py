@@ -92,7 +92,9 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
     modes = frozenset(str(mode) for mode in allowed.get("recompute", ("none", "selective", "full")))
     mode = mode_of(plan)
     if modes - {mode}:
-        yield Question("recompute", mode, mode_of, lambda rows: np.ones(len(rows), dtype=bool), modes - {mode})
+        yield Question(
+            "recompute", mode, mode_of, lambda rows: np.ones(len(rows), dtype=bool), modes - {mode}
+        )
 
 
 def mode_of(plan: Plan) -> str:
@@ -119,7 +121,9 @@ class Account:
         of = predicted(instance, plan)
         pool = instance.pools[int(plan.row.pool[0])]
         total = days * 24 * int(plan.row.num_gpus[0]) * pool.price if by_money(instance) else days
-        return cls(plan, days, cost, of, {name: total * part / of.step_time for name, part in of.breakdown.items()})
+        return cls(
+            plan, days, cost, of, {name: total * part / of.step_time for name, part in of.breakdown.items()}
+        )
 
 
 def by_money(instance: Instance) -> bool:
@@ -205,7 +209,7 @@ def answer(table: Table, goal: Goal, mine: Account, question: Question) -> Reaso
 
 
 def nearest(table: Table, goal: Goal, mask: Mask, plan: Plan) -> Plan | None:
-    """search.best, looking first among plans not much worse than the chosen one, since the best is likely there."""
+    """search.best, looking first among plans not much worse than the chosen one: it is likely there."""
     value = float(achieved(table, goal, plan)[0][0])
     for factor in (1.03, 1.2, np.inf):
         other = best(table, replace(goal, at_most=factor * value), mask)
@@ -258,8 +262,11 @@ def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
 
 
 def change_words(effect: dict[str, float]) -> str:
+    """The effect of an alternative as a clause."""
     days, cost = effect["days"], effect["dollars"]
-    sooner = f"{abs(days):.2f} days {'longer' if days > 0 else 'shorter'}" if abs(days) >= 0.005 else "as long"
+    sooner = (
+        f"{abs(days):.2f} days {'longer' if days > 0 else 'shorter'}" if abs(days) >= 0.005 else "as long"
+    )
     money = f"${abs(cost):,.0f} {'dearer' if cost > 0 else 'cheaper'}" if abs(cost) >= 0.5 else "as dear"
     memory = f"{abs(effect['memory_gib']):.1f} GiB {'more' if effect['memory_gib'] > 0 else 'less'}"
     return f"{sooner}, {money}, MFU {effect['mfu'] * 100:+.2f} points, {memory}"
@@ -281,7 +288,7 @@ def part_words(parts: dict[str, float], in_dollars: bool) -> str:
 
 
 def microbatch_reason(table: Table, mine: Account) -> Reason | None:
-    """The same layout with the next smaller number of micro-batches: the batch is as large as it is for this."""
+    """The same layout with the next smaller number of micro-batches: why the batch is as large as it is."""
     plan, instance = mine.plan, table.instance
     row = plan.row
     step = int(row.pp[0]) if row.vpp[0] > 1 else 1

@@ -33,6 +33,8 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
+    """What a plan must stay within."""
+
     deadline: float | None = None
     """Seconds."""
     budget: float | None = None
@@ -53,6 +55,8 @@ class Narrowing:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
+    """A problem ready to search."""
+
     architecture: Architecture
     stack: Stack
     precision: str

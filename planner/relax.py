@@ -28,6 +28,7 @@ PROBED = 4096
 
 
 def every_mode(instance: Instance) -> frozenset[str]:
+    """Recompute modes that the problem allows."""
     allowed = instance.narrowing.allowed.get("recompute", ("none", "selective", "full"))
     return frozenset(str(mode) for mode in allowed)
 
@@ -74,6 +75,7 @@ def guesses(start: float) -> Iterator[float | None]:
 
 
 def first_plan(plans: Iterable[Plan | None]) -> Plan | None:
+    """The first plan there is."""
     return next((plan for plan in plans if plan is not None), None)
 
 
@@ -88,7 +90,9 @@ def _best(
 def least_run(instance: Instance) -> float:
     """Seconds that no run of any pool can beat: layers alone on all GPUs of a pool."""
     times = [
-        instance.tokens * gpu_seconds_per_token(instance, keys).min() / (pool.max_nodes * pool.fabric.gpus_per_node)
+        instance.tokens
+        * gpu_seconds_per_token(instance, keys).min()
+        / (pool.max_nodes * pool.fabric.gpus_per_node)
         for pool in instance.pools
         if len(keys := layer_keys(instance, pool))
     ]
@@ -106,6 +110,7 @@ def least_cost(instance: Instance) -> float:
 
 
 def only_pool(instance: Instance, index: int) -> Instance:
+    """The instance with one of its pools."""
     return replace(instance, pools=(instance.pools[index],))
 
 
@@ -120,7 +125,10 @@ def why_none(table: Table, goal: Goal, mask: Mask) -> tuple[str, str]:
         plan = fastest(narrowed, limits, shifted, goal.modes)
         if plan is not None:
             days, cost = days_and_dollars(narrowed, plan)
-            return "deadline", f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})"
+            return (
+                "deadline",
+                f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})",
+            )
     if limits.budget is not None:
         plan = cheapest(narrowed, limits, shifted, goal.modes)
         if plan is not None:
@@ -160,7 +168,9 @@ def memory_words(table: Table, goal: Goal, mask: Callable[[Groups], Array] | Non
     if not len(index):
         return "none is valid"
     need = np.minimum(of.plain_memory[index], of.recomputed_memory[index])
-    limit = np.array([p.memory_limit(goal.limits.memory_headroom) for p in table.instance.pools])[rows.pool[index]]
+    limit = np.array([p.memory_limit(goal.limits.memory_headroom) for p in table.instance.pools])[
+        rows.pool[index]
+    ]
     leanest = int(np.argmin(need / limit))
     return f"the leanest needs {need[leanest] / GIB:.1f} GiB of {limit[leanest] / GIB:.1f} on each GPU"
 
@@ -195,7 +205,9 @@ def rounded_up(value: float, digits: int) -> float:
 
 
 def _move(limit: str, old: str, new: str) -> Relaxation:
-    return Relaxation(limit=limit, **{"from": old}, to=new, text=f"{limit} from {old} to {new} makes a plan possible")
+    return Relaxation(
+        limit=limit, **{"from": old}, to=new, text=f"{limit} from {old} to {new} makes a plan possible"
+    )
 
 
 def conflicting(instance: Instance) -> tuple[str, ...]:
@@ -216,6 +228,7 @@ def conflicting(instance: Instance) -> tuple[str, ...]:
 
 
 def possible(instance: Instance, limits: Limits) -> bool:
+    """Whether any plan is within limits."""
     if limits.deadline is None:
         return fastest(instance, limits) is not None
     return _best(instance, limits, "time", None, None) is not None
@@ -232,7 +245,10 @@ def core_of_bounds(instance: Instance) -> tuple[str, ...]:
     seconds = run_seconds(instance, table.groups, table.group_bound)
     cost = run_dollars(instance, table.groups, seconds)
     front = pareto(seconds, cost)
-    columns = {"seconds": np.floor(seconds[front]).astype(np.int64), "dollars": np.floor(cost[front]).astype(np.int64)}
+    columns = {
+        "seconds": np.floor(seconds[front]).astype(np.int64),
+        "dollars": np.floor(cost[front]).astype(np.int64),
+    }
     return conflict(columns, limits_of(limits))
 
 
@@ -280,5 +296,7 @@ def less_headroom(instance: Instance) -> list[Relaxation]:
     low, high = 0.0, limits.memory_headroom
     while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (middle, high) if possible(instance, replace(limits, memory_headroom=middle)) else (low, middle)
+        low, high = (
+            (middle, high) if possible(instance, replace(limits, memory_headroom=middle)) else (low, middle)
+        )
     return [_move("memory_headroom", f"{limits.memory_headroom:.3f}", f"{low:.3f}")]

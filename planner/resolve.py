@@ -44,7 +44,8 @@ def objective_of(problem: Problem) -> tuple[tuple[tuple[Term, float], ...], bool
     objective = problem.objective
     if not objective.weighted:
         return tuple((goal, 1.0) for goal in objective.goals), True
-    return (("cost", objective.cost_weight), ("time", objective.value_of_time * SECONDS_PER_DAY)), False
+    value_of_a_day = (objective.value_of_time or 0.0) * SECONDS_PER_DAY
+    return (("cost", objective.cost_weight), ("time", value_of_a_day)), False
 
 
 def per_stage_recompute(problem: Problem) -> bool:

@@ -192,6 +192,7 @@ class Effort:
 
 
 def memory_limit(instance: Instance, rows: Candidates, limits: Limits) -> Array:
+    """Bytes that each row may use of a GPU."""
     return np.array([pool.memory_limit(limits.memory_headroom) for pool in instance.pools])[rows.pool]
 
 
@@ -207,6 +208,7 @@ def plain_steps(table: Table, goal: Goal, index: Array) -> tuple[Array, Array]:
 
 
 def sort_keys(goal: Goal, economy: Economy, step: Array) -> tuple[Array, ...]:
+    """Sort keys of steps under a goal, most important first."""
     return economics.keys(goal.objective, goal.lexicographic, economy, step)
 
 
@@ -257,7 +259,10 @@ def best(table: Table, goal: Goal, mask: Mask | None = None, effort: Effort | No
             left, batch = left[batch:], batch * 2
             index = promising(table, goal, mask, effort)
             resolve(table, goal, index, found, effort)
-            effort.progress(f"{len(table.rows):,} candidates written down, {effort.solved} solved, {len(left):,} groups left")
+            effort.progress(
+                f"{len(table.rows):,} candidates written down, {effort.solved} solved, "
+                f"{len(left):,} groups left"
+            )
     except OutOfTime:
         effort.gap = open_gap(table, goal, left, index, found)
         return found.plan(table, goal)
@@ -316,12 +321,14 @@ def tighten_groups(table: Table, goal: Goal, left: Array, found: Found, effort: 
         loose = head[~table.group_tight[head]]
         if not len(loose) or table.group_tight[left[:FIRST_EXPANSION]].all():
             return left
-        table.group_bound[loose] = np.maximum(table.group_bound[loose], group_memory_bound(table, goal, loose))
+        table.group_bound[loose] = np.maximum(
+            table.group_bound[loose], group_memory_bound(table, goal, loose)
+        )
         table.group_tight[loose] = True
 
 
 def rank_buckets(rows: Groups, kind: Array) -> list[Array]:
-    """Indices of rows of one kind with similar pp, so that their ranks fill one array without much padding."""
+    """Indices of rows of one kind with similar pp: their ranks fill one array without much padding."""
     size = np.ceil(np.log2(rows.pp) / 2).astype(np.int64)
     code = kind * 64 + size
     return [np.flatnonzero(code == value) for value in np.unique(code)]
@@ -399,7 +406,10 @@ def resolve(table: Table, goal: Goal, index: Array, found: Found, effort: Effort
         plan = solve_row(table, goal, chosen, effort, found.plan(table, goal))
         more = children(table, chosen, plan)
         index = np.concatenate([index[index != chosen], more])
-        if plan is not None and could_win(goal, table.economy.take(np.array([chosen])), np.array([plan.step]), None)[0]:
+        if (
+            plan is not None
+            and could_win(goal, table.economy.take(np.array([chosen])), np.array([plan.step]), None)[0]
+        ):
             found.plans[chosen] = plan
 
 
@@ -448,12 +458,14 @@ def memory_bound(table: Table, goal: Goal, index: Array, uniform: bool) -> Array
 
 
 def pick(table: Table, goal: Goal, index: Array, found: Found) -> int | None:
-    """The row that CP-SAT chooses among solved plans and open bounds, every decision a variable of its model."""
+    """The row that CP-SAT chooses among solved plans and open bounds; every decision is a variable."""
     solved = np.array(list(found.plans), dtype=np.int64)
     index = np.concatenate([solved, np.setdiff1d(index, solved, assume_unique=True)[:CHOICE]])
     if not len(index):
         return None
-    step = np.array([found.plans[i].step if i in found.plans else table.estimates.bound[i] for i in index.tolist()])
+    step = np.array(
+        [found.plans[i].step if i in found.plans else table.estimates.bound[i] for i in index.tolist()]
+    )
     rows = table.rows.take(index)
     # An exact row goes before bounds that only equal it: the sort is stable and solved rows come first.
     economy = table.economy.take(index)
@@ -475,6 +487,7 @@ def columns_of(rows: Candidates, economy: Economy, step: Array) -> dict[str, Arr
 
 
 def limits_of(limits: Limits) -> list[AtMost]:
+    """Deadline and budget as limits on the columns of a choice."""
     posted = []
     if limits.deadline is not None:
         posted.append(AtMost("deadline", "seconds", int(np.ceil(limits.deadline))))
@@ -522,7 +535,9 @@ def _solved(table: Table, goal: Goal, index: int, effort: Effort, longest: float
     plain, recomputes = plain_steps(table, goal, np.array([index]))
     if plain[0] <= table.estimates.bound[index] * (1 + 1e-9):
         layers = tuple(int(n) for n in plain_layers(instance.architecture.layers, pp * vpp))
-        return priced(instance, row, StagePlan(layers, layers if recomputes[0] else (0,) * len(layers)), table.layers)
+        return priced(
+            instance, row, StagePlan(layers, layers if recomputes[0] else (0,) * len(layers)), table.layers
+        )
     of_selective = bool(row.selective[0])
     problem = StageProblem(
         architecture=instance.architecture,

@@ -18,7 +18,9 @@ from planner.validate import violations
 Progress = Callable[[str], None]
 
 
-def solve(problem: Problem, progress: Progress = lambda text: None, time_limit: float | None = None) -> Solution:
+def solve(
+    problem: Problem, progress: Progress = lambda text: None, time_limit: float | None = None
+) -> Solution:
     """The solution of a problem.
 
     Raises TimeLimit when `time_limit` seconds pass before any plan is found.
@@ -95,4 +97,3 @@ def proof(instance: Instance, table: Table, effort: Effort, started: float) -> P
         seconds=monotonic() - started,
         rejected={"deadline or budget": valid - open_groups},
     )
-

@@ -30,7 +30,7 @@ Rows = TypeVar("Rows", bound="Groups")
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sequences a micro-batch that are tried; `search: {micro_batch: [...]}` can name others."""
 LEAST_CP_TOKENS = 1024
-"""A context-parallel rank holds at least this many tokens; below, ring attention has nothing to hide behind."""
+"""A context-parallel rank holds at least this many tokens, or ring attention has nothing to hide behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,17 @@ def selective_modules(architecture: Architecture) -> frozenset[str]:
 
 
 def divisors(n: int) -> list[int]:
+    """All divisors, ascending."""
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
 def powers_of_two(limit: int) -> list[int]:
+    """1, 2, 4, ... up to a limit."""
     return [1 << k for k in range(limit.bit_length()) if 1 << k <= limit]
 
 
 def tensor_parallel_sizes(architecture: Architecture, domain: int) -> list[int]:
-    """tp splits heads, key-value heads, both FFN widths, and a domain into whole groups."""
+    """Tp splits heads, key-value heads, both FFN widths, and a domain into whole groups."""
     moe = architecture.moe
     widths = [architecture.heads, architecture.ffn, domain]
     if architecture.mla is None:
@@ -104,7 +106,9 @@ def tensor_parallel_sizes(architecture: Architecture, domain: int) -> list[int]:
 
 def context_parallel_sizes(seq_len: int) -> list[int]:
     """Powers of two; each rank takes two of 2*cp chunks to balance the causal mask."""
-    return [cp for cp in powers_of_two(max(1, seq_len // LEAST_CP_TOKENS)) if seq_len % (2 * cp) == 0 or cp == 1]
+    return [
+        cp for cp in powers_of_two(max(1, seq_len // LEAST_CP_TOKENS)) if seq_len % (2 * cp) == 0 or cp == 1
+    ]
 
 
 def expert_layouts(architecture: Architecture, tp: int) -> list[tuple[int, int]]:
@@ -135,7 +139,9 @@ def layer_keys(instance: Instance, pool: Pool) -> Groups:
     """Every (tp, cp, ep, etp, micro_batch, selective) of a pool; pp, dp and the batch are left at 1."""
     permits, architecture = instance.narrowing.permits, instance.architecture
     sizes = instance.narrowing.allowed.get("micro_batch", MICRO_BATCHES)
-    families = [s for s in (0, 1) if any(permits("recompute", r) for r in (("selective",) if s else ("none", "full")))]
+    families = [
+        s for s in (0, 1) if any(permits("recompute", r) for r in (("selective",) if s else ("none", "full")))
+    ]
     keys = [
         (tp, cp, ep, etp, int(micro_batch), selective)
         for tp in tensor_parallel_sizes(architecture, pool.fabric.domain)
@@ -172,7 +178,7 @@ def layouts(instance: Instance, pool: Pool, tp: int, cp: int, at_least: int) -> 
 
 
 def groups(instance: Instance, keys: Groups, at_least: Array) -> Groups:
-    """Layouts of layer keys that have at least so many GPUs (one number a key) and an allowed global batch."""
+    """Layouts of layer keys with at least so many GPUs (one number a key) and an allowed global batch."""
     parts = [Groups.empty()]
     pool = instance.pools[int(keys.pool[0])] if len(keys) else None
     for tp, cp in sorted({(int(t), int(c)) for t, c in zip(keys.tp, keys.cp, strict=True)}):
@@ -221,7 +227,10 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
             low, high = -(-rows.m_low[of] // step) * step, rows.m_high[of] // step * step
             valid = of[low <= high]
             low, high = low[low <= high], high[low <= high]
-            part = {f.name: getattr(rows, f.name)[valid] for f in fields(Groups)} | {"m_low": low, "m_high": high}
+            part = {f.name: getattr(rows, f.name)[valid] for f in fields(Groups)} | {
+                "m_low": low,
+                "m_high": high,
+            }
             for zero in zero_stages(instance, pp, sharded):
                 parts.append(Candidates(**part, vpp=np.full(len(valid), vpp), zero=np.full(len(valid), zero)))
     return Candidates.concatenate(parts)
@@ -249,7 +258,9 @@ def schedules(instance: Instance, rows: Groups) -> Array:
 def recompute_counts(instance: Instance) -> Array:
     """Recompute modes that a row without and a row with selective recompute stands for."""
     permits = instance.narrowing.permits
-    return np.array([permits("recompute", "none") + permits("recompute", "full"), permits("recompute", "selective")])
+    return np.array(
+        [permits("recompute", "none") + permits("recompute", "full"), permits("recompute", "selective")]
+    )
 
 
 def count_all(instance: Instance) -> int:

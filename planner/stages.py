@@ -11,7 +11,7 @@ variable (a `Slot`), not one each: 64 virtual stages take 100 times as long with
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ BYTES = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
+    """Where layers lie."""
+
     layers: tuple[int, ...]
     """Of each virtual stage."""
     recomputed: tuple[int, ...]
@@ -171,7 +173,7 @@ class StageModel:
         return any_layer
 
     def of_rank(self, rank: int, weights: dict[int, list[int]] | list[int], counts: list[list[Any]]) -> Any:
-        """Sum over a rank's slots and kinds of weight x count; weights by in-flight count, or the same for all."""
+        """Sum over a rank's slots and kinds of weight x count; weights by in-flight count, or one for all."""
         total: Any = 0
         for slot, by_kind in zip(self.slots, counts, strict=True):
             if slot.rank == rank:
@@ -180,7 +182,8 @@ class StageModel:
         return total
 
 
-def integer(value: float, unit: float) -> int:
+def integer(value: SupportsFloat, unit: float) -> int:
+    """A quantity in whole units, rounded."""
     return round(float(value) / unit)
 
 
@@ -205,7 +208,7 @@ def add_memory(stages: StageModel) -> None:
             stages.model.add(used + up(rates.loss) <= int(room // BYTES))
 
 
-def up(value: float) -> int:
+def up(value: SupportsFloat) -> int:
     """Bytes in units of the model, rounded up."""
     return int(-(-float(value) // BYTES))
 
@@ -267,9 +270,11 @@ def end_of_step_pieces(rates: StageRates) -> list[tuple[PerLayer, Array]]:
                 (1.0, rates.optimizer),
                 (-window, rates.work),
             ]
-            piece = PerLayer(
-                *(sum(weight * getattr(of, part) for weight, of in weighted) for part in ("kinds", "first", "last"))
+            kinds, first, last = (
+                np.sum([weight * getattr(of, part) for weight, of in weighted], axis=0)
+                for part in ("kinds", "first", "last")
             )
+            piece = PerLayer(kinds, first, last)
             pieces.append((piece, -window * rates.recompute))
     return pieces
 

@@ -111,7 +111,11 @@ def _predicted(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
     )
     layers, recomputed = stage_lists(d)
     return estimate(
-        run, layers, recomputed, assume_mfu=problem.assume_mfu, nominal_parameters=problem.model.nominal_parameters
+        run,
+        layers,
+        recomputed,
+        assume_mfu=problem.assume_mfu,
+        nominal_parameters=problem.model.nominal_parameters,
     )
 
 

@@ -47,7 +47,7 @@ EXPERTS = {
     "training": {"tokens": "50B", "seq_len": 4096, "global_batch": "128 sequences"},
     "hardware": {"gpu": "H800", "nodes": {"max": 2}, "price": "2 USD/gpu-hour"},
     "objective": "time",
-    "search": {"tp": [1, 2], "cp": 1, "pp": [1, 2, 4, 5], "micro_batch": [1, 4]},
+    "search": {"tp": [1, 2], "cp": 1, "pp": [1, 2, 4], "vpp": [1, 2], "micro_batch": [1, 4]},
 }
 
 

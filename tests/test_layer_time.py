@@ -180,7 +180,9 @@ def test_a_host_that_is_slow_sets_the_pace_of_small_layers() -> None:
 
 
 def test_zero_moves_what_the_paper_says() -> None:
-    run = some_run(dp=np.full(4, 8), zero=np.array([0, 1, 2, 3]), tp=1, pp=1, stack=load_stack("megatron-bridge"))
+    run = some_run(
+        dp=np.full(4, 8), zero=np.array([0, 1, 2, 3]), tp=1, pp=1, stack=load_stack("megatron-bridge")
+    )
     traffic = data_parallel_traffic(run, local_parameters(run))
     step, each = traffic.reduce.kinds[:, 0] + traffic.gather.kinds[:, 0], traffic.micro_batch.kinds[:, 0]
     assert step[0] == pytest.approx(step[1])
