@@ -229,10 +229,13 @@ def capacity_bound(
     best = np.full(len(vpp), np.inf)
     for case in cases:
         slowest = smallest_bottleneck(rates, room, layers, pp, held, case)
-        redone = np.zeros(len(vpp)) + case.total
+        # Which kind of layer a case recomputes is open, unless it is all of them.
+        every = (layers * rates.recompute).sum(axis=-1)
+        cheapest = case.total * rates.recompute.min(axis=-1)
+        extra = np.where(np.asarray(case.total) >= layers.sum(), every, cheapest)
         if case.more:
-            redone = np.maximum(redone, room.least_recomputed(float(layers[kind])))
-        extra = redone * rates.recompute[..., kind]
+            needed = room.least_recomputed(float(layers[kind])) * rates.recompute[..., kind]
+            extra = np.maximum(extra, needed)
         fits = np.isfinite(slowest)
         again = float(case.more or bool(np.any(case.most)))
         bound = step_bound(
