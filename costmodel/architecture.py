@@ -12,7 +12,7 @@ LayerKind = Literal["dense", "moe"]
 class Shape(BaseModel):
     """Frozen, and closed: an unknown key in a model card is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class MixtureOfExperts(Shape):
@@ -32,6 +32,16 @@ class MixtureOfExperts(Shape):
     """Leading layers with a dense FFN."""
     moe_every_n_layers: PositiveInt = 1
     """Of the layers after the leading dense ones every n-th is MoE (the last of each group of n)."""
+    moe_layers: tuple[NonNegativeInt, ...] = ()
+    """MoE layers by number from 0, ascending, where the two keys above cannot say which they are."""
+
+    @model_validator(mode="after")
+    def _one_way_to_say_which(self) -> MixtureOfExperts:
+        if list(self.moe_layers) != sorted(set(self.moe_layers)):
+            raise ValueError("moe_layers must be ascending, each layer once")
+        if self.moe_layers and (self.first_dense_layers or self.moe_every_n_layers > 1):
+            raise ValueError("moe_layers takes the place of first_dense_layers and moe_every_n_layers")
+        return self
 
 
 class LatentAttention(Shape):
@@ -96,6 +106,8 @@ class Architecture(Shape):
     """Tokens an attention row sees in `sliding_layers` of the layers."""
     sliding_layers: NonNegativeInt = 0
     """Layers with the window."""
+    chunked_window: bool = False
+    """The window does not slide: sequences are cut into chunks of it (Llama 4), each attended by itself."""
     moe: MixtureOfExperts | None = None
     """Experts, in models that have them."""
     mla: LatentAttention | None = None
@@ -116,6 +128,8 @@ class Architecture(Shape):
             raise ValueError(
                 f"moe.first_dense_layers ({self.moe.first_dense_layers}) exceeds layers ({self.layers})"
             )
+        if self.moe and self.moe.moe_layers and self.moe.moe_layers[-1] >= self.layers:
+            raise ValueError(f"moe.moe_layers names layer {self.moe.moe_layers[-1]} of {self.layers}, from 0")
         if self.sliding_layers > self.layers:
             raise ValueError(f"sliding_layers ({self.sliding_layers}) exceeds layers ({self.layers})")
         return self
@@ -124,6 +138,8 @@ class Architecture(Shape):
         """The kind of each layer from first to last."""
         if self.moe is None:
             return ("dense",) * self.layers
+        if self.moe.moe_layers:
+            return tuple("moe" if i in self.moe.moe_layers else "dense" for i in range(self.layers))
         first, every = self.moe.first_dense_layers, self.moe.moe_every_n_layers
         return tuple(
             "moe" if i >= first and (i - first) % every == every - 1 else "dense" for i in range(self.layers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.elementwise import memory_rate
+from costmodel.flops import layer_span
 from costmodel.kernels import gemm_rate, gemm_time
 from costmodel.run import Column, Run
 from costmodel.stage import Array
@@ -26,12 +27,9 @@ def attention_curve(run: Run) -> tuple[int, AttentionCurve]:
     return size, curves[size]
 
 
-def visible_tokens(run: Run) -> float:
-    """Keys an average query attends to, averaged over layers: S/2, or w*(1 - w/(2S)) in a window w < S."""
-    arch, length = run.architecture, run.seq_len
-    window = min(arch.sliding_window or length, length)
-    share = arch.sliding_layers / arch.layers
-    return (1 - share) * length / 2 + share * window * (1 - window / (2 * length))
+def visible_tokens(run: Run) -> Column:
+    """Keys an average query attends to, averaged over layers (`costmodel.flops.layer_span`, causal)."""
+    return layer_span(run.architecture, run.seq_len)
 
 
 def flash_flops(run: Run) -> Column:

@@ -72,25 +72,40 @@ def layer_flops(
 def core_flops(architecture: Architecture, seq_len: Column, *, causal: bool = True) -> Column:
     """Attention core of one token in an average layer, forward: 2*span*(d_q + d_v).
 
-    span is S for full attention, S/2 for causal; 4*S*d_q in full without MLA. GQA and MQA do not
-    change it. Layers with a sliding window see less (`attention_span`).
+    span as in `layer_span`; 4*S*d_q in full without MLA. GQA and MQA do not change it.
+    """
+    a = architecture
+    return 2 * layer_span(a, seq_len, causal=causal) * (a.q_width + a.v_width)
+
+
+def layer_span(architecture: Architecture, seq_len: Column, *, causal: bool = True) -> Column:
+    """Mean number of keys a query meets, averaged over layers: those with a window see less.
+
+    (1 - f)*span(S) + f*span(S, window), f the share of layers with the window (`attention_span`).
     """
     a = architecture
     span = attention_span(seq_len, causal=causal)
-    if a.sliding_window and a.sliding_layers:
-        local = attention_span(seq_len, window=a.sliding_window, causal=causal)
-        share = a.sliding_layers / a.layers
-        span = share * local + (1 - share) * span
-    return 2 * span * (a.q_width + a.v_width)
+    if not (a.sliding_window and a.sliding_layers):
+        return span
+    local = attention_span(seq_len, window=a.sliding_window, chunked=a.chunked_window, causal=causal)
+    share = a.sliding_layers / a.layers
+    return share * local + (1 - share) * span
 
 
-def attention_span(seq_len: Column, *, window: int | None = None, causal: bool = True) -> Column:
+def attention_span(
+    seq_len: Column, *, window: int | None = None, chunked: bool = False, causal: bool = True
+) -> Column:
     """Mean number of keys a query meets.
 
     Full: S, at most the window. Causal: S/2, or w - w^2/(2S) with a window w < S (the first w rows
-    see w/2 on average, the others w).
+    see w/2 on average, the others w). Chunked: S = q*w + r tokens in q whole chunks and a rest,
+    (q*w^2 + r^2)/S, half of it causal.
     """
     visible = seq_len if window is None else np.minimum(seq_len, window)
+    if chunked:
+        rest = seq_len % visible
+        block = ((seq_len - rest) * visible + rest * rest) / seq_len
+        return block / 2 if causal else block
     if not causal:
         return visible
     return visible - visible * (visible / seq_len) / 2

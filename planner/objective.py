@@ -11,7 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from planner import units
+from planner import patterns, units
 from planner.errors import Refused, nearest, shown
 from planner.quantities import Dollars, Duration, Fraction, Number, Strict, ValueOfTime
 
@@ -57,7 +57,8 @@ class Objective(Strict):
     def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """As it is spelled in a file."""
         goal = {"enum": ["cost", "time"]}
-        weights = {"cost": {"type": "number"}, "time": {"type": "string", "examples": ["20k USD/day"]}}
+        value = {"type": "string", "pattern": patterns.VALUE_OF_TIME, "examples": ["20k USD/day"]}
+        weights = {"cost": {"type": "number"}, "time": value}
         closed = {
             "type": "object",
             "properties": weights,

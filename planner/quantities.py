@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from planner import units
+from planner import patterns, units
 from planner.errors import Refused, nearest, shown
 
 DAY = 86400
@@ -57,6 +57,8 @@ class Quantity:
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
     examples: tuple[str | float, ...]
+    pattern: str = ""
+    """What text has to look like, for editors (`planner.patterns`)."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Reads before pydantic's own check of the type."""
@@ -70,7 +72,8 @@ class Quantity:
     ) -> dict[str, Any]:
         """Text, or a number where one without a unit is accepted."""
         kinds = sorted({"string" if isinstance(each, str) else "number" for each in self.examples})
-        return {"type": kinds if len(kinds) > 1 else kinds[0], "examples": list(self.examples)}
+        pattern = {"pattern": self.pattern} if self.pattern else {}
+        return {"type": kinds if len(kinds) > 1 else kinds[0], "examples": list(self.examples)} | pattern
 
 
 def _value_of_time(dollars_per_second: float) -> str:
@@ -79,15 +82,27 @@ def _value_of_time(dollars_per_second: float) -> str:
     return f"{a_day:g} USD/day" if exact else f"{dollars_per_second!r} USD/s"
 
 
-Tokens = Annotated[int, Quantity(units.tokens, lambda n: f"{n} tokens", ("3T", "300B", 3e12))]
-Parameters = Annotated[float, Quantity(units.parameters, float, ("70B", 7e10))]
-SequenceLength = Annotated[int, Quantity(units.sequence_length, int, (4096, "8Ki"))]
-Dollars = Annotated[float, Quantity(units.money, lambda x: f"{x!r} USD", ("2M USD", "$150k"))]
-Price = Annotated[float, Quantity(units.price, lambda x: f"{x!r} USD/gpu-hour", ("2.00 USD/gpu-hour",))]
-ValueOfTime = Annotated[float, Quantity(units.value_of_time, _value_of_time, ("20k USD/day",))]
-Duration = Annotated[float, Quantity(units.duration, written_duration, ("60 days", "36 h", "8 weeks"))]
-Bandwidth = Annotated[float, Quantity(units.bandwidth, lambda x: f"{x!r} B/s", ("50 GB/s", "400 Gbit/s"))]
-Fraction = Annotated[float, Quantity(units.fraction, float, (0.05, "5%"))]
+Tokens = Annotated[
+    int, Quantity(units.tokens, lambda n: f"{n} tokens", ("3T", "300B", 3e12), patterns.TOKENS)
+]
+Parameters = Annotated[float, Quantity(units.parameters, float, ("70B", 7e10), patterns.PARAMETERS)]
+SequenceLength = Annotated[int, Quantity(units.sequence_length, int, (4096, "8Ki"), patterns.SEQUENCE_LENGTH)]
+Dollars = Annotated[float, Quantity(units.money, lambda x: f"{x!r} USD", ("2M USD", "$150k"), patterns.MONEY)]
+Price = Annotated[
+    float, Quantity(units.price, lambda x: f"{x!r} USD/gpu-hour", ("2.00 USD/gpu-hour",), patterns.PRICE)
+]
+ValueOfTime = Annotated[
+    float, Quantity(units.value_of_time, _value_of_time, ("20k USD/day",), patterns.VALUE_OF_TIME)
+]
+Duration = Annotated[
+    float,
+    Quantity(units.duration, written_duration, ("60 days", "36 h", "8 weeks"), patterns.DURATION),
+]
+Bandwidth = Annotated[
+    float,
+    Quantity(units.bandwidth, lambda x: f"{x!r} B/s", ("50 GB/s", "400 Gbit/s"), patterns.BANDWIDTH),
+]
+Fraction = Annotated[float, Quantity(units.fraction, float, (0.05, "5%"), patterns.FRACTION)]
 Number = Annotated[float, Quantity(units.plain, float, (1, 0.5))]
 Count = Annotated[int, Quantity(units.count, int, (8,))]
 

@@ -1,14 +1,27 @@
-"""`planner catalogue`: the GPUs, models and software profiles that are known by name."""
+"""`planner catalogue`: the GPUs, models and software profiles that are known by name, with their sources."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli.failures import reported
+from planner.cli.model import flat, shown
 from planner.cli.output import TableFormat, print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+DETAILS = ("aliases", "sources", "reserved_usd", "on_demand_usd", "spot_usd", "tdp_w", "top_k")
+"""Facts of a row that the table has no room for."""
+TITLES = {
+    "gpus": "GPUs: dense peaks, one-way bandwidths a GPU, typical reserved price",
+    "models": "Models: parameters with embeddings, and those a token meets",
+    "profiles": "Software profiles: what a framework of one age does with the hardware",
+}
 
 
 class Kind(StrEnum):
@@ -21,82 +34,84 @@ class Kind(StrEnum):
 
 @reported
 def catalogue(
-    kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)],
+    kind: Annotated[Kind | None, typer.Argument(help="What to list; everything if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One of them, with every fact in SI units.")] = None,
     format: Annotated[TableFormat, typer.Option("--format", "-f", help="What to print.")] = TableFormat.table,
 ) -> None:
-    """List what a problem file can name."""
-    rows = {Kind.gpus: gpu_rows, Kind.models: model_rows, Kind.profiles: profile_rows}[kind]()
-    if format is TableFormat.json:
-        print_json(rows)
+    """List what a problem file can name, and where each fact comes from."""
+    if kind is not None and name is not None:
+        _print_one(kind, name, format)
         return
+    listed = {each: rows(each) for each in ([kind] if kind else Kind)}
+    if format is TableFormat.json:
+        print_json(listed[kind] if kind else {each.value: found for each, found in listed.items()})
+        return
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for each, found in listed.items():
+        parts += [Text(TITLES[each], style="bold"), table_of(found), Text()]
+    if kind:
+        parts += [Text("Sources", style="bold"), sources_of(listed[kind])]
+    print_table(Group(*parts))
+
+
+def rows(kind: Kind) -> list[dict[str, Any]]:
+    """What is known of a kind, a mapping each."""
+    from planner import facts
+
+    return {Kind.gpus: facts.gpu_rows, Kind.models: facts.model_rows, Kind.profiles: facts.profile_rows}[
+        kind
+    ]()
+
+
+def _print_one(kind: Kind, name: str, format: TableFormat) -> None:
+    """Every fact of one."""
+    from planner import facts
+
+    read = {Kind.gpus: facts.gpu_facts, Kind.models: facts.card_facts, Kind.profiles: facts.profile_facts}
+    found = read[kind](name)
+    if format is TableFormat.json:
+        print_json(found)
+        return
+    print_table(pairs((key, shown(value)) for key, value in flat(found)))
+
+
+def pairs(lines: Any) -> Table:
+    """Two columns, of which the second is folded."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    for key, value in lines:
+        grid.add_row(key, value)
+    return grid
+
+
+def table_of(found: list[dict[str, Any]]) -> Table:
+    """The facts that fit a terminal, a row each."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for key, value in rows[0].items():
-        table.add_column(
-            key.replace("_", " "), justify="left" if isinstance(value, str) else "right", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
-    print_table(table)
+    columns = [key for key in found[0] if key not in DETAILS]
+    for key in columns:
+        text = isinstance(found[0][key], str)
+        table.add_column(key.replace("_", " "), justify="left" if text else "right", overflow="fold")
+    for row in found:
+        table.add_row(*(_text(row[key]) for key in columns))
+    return table
+
+
+def sources_of(found: list[dict[str, Any]]) -> Table:
+    """Where the facts of each come from."""
+    return pairs((row["name"], "; ".join(" ".join(each.split()) for each in row["sources"])) for row in found)
 
 
 def _text(value: Any) -> str:
-    return (
-        "-"
-        if value is None
-        else value
-        if isinstance(value, str)
-        else f"{value:,.4g}"
-        if value < 1e4
-        else f"{value:,}"
-    )
-
-
-def gpu_rows() -> list[dict[str, Any]]:
-    """The facts of each GPU that decide most."""
-    from hardware.catalogue import accelerator_names, load_accelerator
-
-    rows: list[dict[str, Any]] = []
-    for gpu in map(load_accelerator, accelerator_names()):
-        fp8 = gpu.peak_flops.get("fp8")
-        rows.append(
-            {
-                "name": gpu.name,
-                "bf16_tflops": gpu.peak_flops["bf16"] / 1e12,
-                "fp8_tflops": None if fp8 is None else fp8 / 1e12,
-                "memory_gb": gpu.memory.nominal / 1e9,
-                "hbm_tb_s": gpu.memory.bandwidth / 1e12,
-                "link_gb_s": gpu.link.one_way / 1e9,
-                "domain": gpu.link.domain,
-                "nic_gbit_s": gpu.network.nic * 8 / 1e9,
-                "usd_per_gpu_hour": gpu.prices.reserved.typical,
-            }
-        )
-    return rows
-
-
-def model_rows() -> list[dict[str, Any]]:
-    """The size and shape of each model card."""
-    from costmodel.cards import card_names, load_card
-    from costmodel.parameters import active_parameters, total_parameters
-
-    return [
-        {
-            "name": name,
-            "parameters": total_parameters(card),
-            "active_parameters": active_parameters(card),
-            "layers": card.layers,
-            "hidden": card.hidden,
-            "experts": card.moe.experts if card.moe else None,
-        }
-        for name, card in ((name, load_card(name)) for name in card_names())
-    ]
-
-
-def profile_rows() -> list[dict[str, Any]]:
-    """The software profiles."""
-    from costmodel.stack import load_stack, stack_names
-
-    stacks = [load_stack(name) for name in stack_names()]
-    return [{"name": stack.name, "family": stack.family, "title": stack.title} for stack in stacks]
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.4g}" if value < 1e4 else f"{value:,}"
