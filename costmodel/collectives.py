@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.run import Column, Run
+from costmodel.run import Column, Fabric, Run
 from costmodel.stage import Array
 from hardware.accelerator import Accelerator, Collective
 
@@ -24,6 +24,14 @@ def domain_collective_time(
     alpha goes on growing with log2(ranks). The GPU's `link.bandwidth_scale` (H800: 400/900) and
     `scale` (links other than the GPU's usual ones) multiply B and the sqrt term's rate.
     """
+    alpha, bandwidth, root = domain_curve(gpu, op, ranks)
+    speed = gpu.link.bandwidth_scale * scale
+    sent = wire_bytes(op, size, ranks)
+    return np.where(sent > 0, alpha + sent / (bandwidth * speed) + root * np.sqrt(sent / speed), 0.0)
+
+
+def domain_curve(gpu: Accelerator, op: Collective, ranks: Column) -> tuple[Array, Array, Array]:
+    """alpha, B and c of the curve of `ranks` GPUs, before the GPU's `link.bandwidth_scale`."""
     curves = gpu.curves.collectives[op]
     sizes = sorted(curves)
     at = np.log2(sizes)
@@ -31,9 +39,7 @@ def domain_collective_time(
     alpha = np.interp(doublings, at, [curves[n].alpha for n in sizes]) * np.maximum(doublings / at[-1], 1.0)
     bandwidth = np.interp(doublings, at, [curves[n].bandwidth for n in sizes])
     root = np.interp(doublings, at, [curves[n].root for n in sizes])
-    speed = gpu.link.bandwidth_scale * scale
-    sent = wire_bytes(op, size, ranks)
-    return np.where(sent > 0, alpha + sent / (bandwidth * speed) + root * np.sqrt(sent / speed), 0.0)
+    return alpha, bandwidth, root
 
 
 def link_scale(run: Run) -> float:
@@ -42,24 +48,34 @@ def link_scale(run: Run) -> float:
 
 
 def usable_domain(run: Run) -> int:
+    """The same of a run's fabric."""
+    return filled_domain(run.fabric)
+
+
+def filled_domain(fabric: Fabric) -> int:
     """GPUs of a domain that groups of powers of two can fill: 64 of NVL72's 72."""
-    return 1 << (run.fabric.domain.bit_length() - 1)
+    return 1 << (fabric.domain.bit_length() - 1)
 
 
-def members_per_domain(run: Run, ranks: Column, stride: Column) -> Array:
+def members_per_domain(fabric: Fabric, ranks: Column, stride: Column) -> Array:
     """Members of a group that share a domain, when every `stride`-th rank belongs to it."""
-    return np.clip(usable_domain(run) / np.asarray(stride, dtype=float), 1.0, ranks)
+    return np.clip(filled_domain(fabric) / np.asarray(stride, dtype=float), 1.0, ranks)
 
 
 def group_bandwidth(run: Run, ranks: Column, stride: Column, nvlink: float, nic: float) -> Array:
+    """bytes/s a rank sends in a ring over a group of a run."""
+    return ring_bandwidth(run.fabric, ranks, stride, nvlink, nic)
+
+
+def ring_bandwidth(fabric: Fabric, ranks: Column, stride: Column, nvlink: float, nic: float) -> Array:
     """bytes/s a rank sends in a ring over a group, NVLink inside a domain, NICs between domains.
 
     B = e_nv*NVLink if stride*ranks fits the domain, else min(e_nv*NVLink, e_nic*NIC*q): the buffer
     crosses each domain once, and the q members in it each bring a NIC.
     """
-    inside = nvlink * run.fabric.nvlink
-    across = np.minimum(inside, nic * run.fabric.nic * members_per_domain(run, ranks, stride))
-    return np.where(ranks * stride <= run.fabric.domain, inside, across)
+    inside = nvlink * fabric.nvlink
+    across = np.minimum(inside, nic * fabric.nic * members_per_domain(fabric, ranks, stride))
+    return np.where(ranks * stride <= fabric.domain, inside, across)
 
 
 def tensor_parallel_time(run: Run, op: Collective, size: Column) -> Array:

@@ -158,6 +158,35 @@ class Prices(Facts):
     source: str
 
 
+class LinkFactors(Facts):
+    """Factors on the rate of a link by kind of traffic: 1 is what the software profile expects of it."""
+
+    ring: PositiveFloat = 1.0
+    """All-reduce, all-gather and reduce-scatter: gradients, weights, keys and values."""
+    all_to_all: PositiveFloat = 1.0
+    """Tokens on their way to experts and back."""
+    point_to_point: PositiveFloat = 1.0
+    """Activations between pipeline stages."""
+
+
+class Calibration(Facts):
+    """What one cluster reaches of what the catalogue and a software profile expect: factors on rates.
+
+    Made by `planner calibrate`; a GPU of the catalogue has none.
+    """
+
+    compute: PositiveFloat = 1.0
+    """GEMMs and attention, fitted on whole training steps."""
+    communication: PositiveFloat = 1.0
+    """All traffic on all links, fitted on whole training steps."""
+    nvlink: LinkFactors = LinkFactors()
+    """Inside a domain, measured. Tensor-parallel collectives follow `curves.collectives` instead."""
+    network: LinkFactors = LinkFactors()
+    """Between domains, measured."""
+    source: str
+    """What was measured."""
+
+
 class Accelerator(Facts):
     """One GPU type as a planner needs it."""
 
@@ -179,5 +208,7 @@ class Accelerator(Facts):
     curves: Kernels
     """The kernels, resolved by the catalogue."""
     sustained: Sustained
+    calibration: Calibration | None = None
+    """What one cluster reaches of all this."""
     notes: str = ""
     sources: tuple[str, ...] = Field(min_length=1)

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer, PrivateAttr, ValidationIn
 from hardware.accelerator import Accelerator
 from hardware.catalogue import accelerator_names, load_accelerator, overlay
 from hardware.errors import HardwareFileError, UnknownAccelerator
+from planner.calibrated import fault
 from planner.errors import InvalidInput, Refused, shown
 from planner.quantities import Strict
 from planner.units import bandwidth, size
@@ -69,7 +70,7 @@ def _resolved(written: str | dict[str, Any]) -> Accelerator:
     try:
         return overlay(_named(base, "based_on"), facts)
     except HardwareFileError as error:
-        raise _fault(error) from None
+        raise fault(error) from None
 
 
 def _named(name: str, *where: str) -> Accelerator:
@@ -83,16 +84,6 @@ def _named(name: str, *where: str) -> Accelerator:
             hint,
             where,
         ) from None
-
-
-def _fault(error: HardwareFileError) -> Refused:
-    """The catalogue's first complaint, path apart from text."""
-    path, _, text = error.problems[0].partition(": ")
-    found, _, rest = text.partition("; ")
-    hint, _, accepted = rest.rpartition("accepted: ")
-    return Refused(
-        found, accepted or "what the GPU files of the catalogue hold", hint.strip(), tuple(path.split("."))
-    )
 
 
 def _si(value: Any) -> Any:

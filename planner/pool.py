@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from costmodel.run import Fabric
 from hardware.accelerator import Accelerator
+from planner.calibrated import CalibrationField, with_calibration
 from planner.errors import Refused
 from planner.gpu import GpuField
 from planner.quantities import Bandwidth, Count, Duration, Price, Range, Strict, counted_range
 
+SAME = 0.01
+"""Relative difference of two line rates that are the same one."""
 NUMBER = {"type": "integer", "minimum": 1}
 COUNTED = {
     "anyOf": [NUMBER, {"type": "object", "properties": {"min": NUMBER, "max": NUMBER}, "required": ["max"]}]
@@ -36,6 +47,10 @@ class Pool(Strict):
     """Network bandwidth one way that each GPU can call its own; the usual node's unless given."""
     nvlink: Bandwidth | None = None
     """NVLink bandwidth one way of a GPU; the GPU's own unless given."""
+    calibration: CalibrationField = None
+    """What this cluster was measured to reach: a file of `planner calibrate`."""
+
+    _accelerator: Accelerator = PrivateAttr()
 
     @field_validator("price", mode="before")
     @classmethod
@@ -43,6 +58,24 @@ class Pool(Strict):
         if value is None and "gpu" in info.data:
             return f"{info.data['gpu'].accelerator.prices.reserved.typical!r} USD/gpu-hour"
         return "1 USD/gpu-hour" if value is None else value
+
+    @model_validator(mode="after")
+    def _calibrated(self) -> Pool:
+        usual, content = self.gpu.accelerator, self.calibration
+        try:
+            self._accelerator = usual if content is None else with_calibration(usual, content)
+        except Refused as refused:
+            raise refused.below("calibration") from None
+        if self.nvlink is not None and "collectives" in ((content or {}).get("curves") or {}):
+            found = "both nvlink and a calibration with measured collectives are given"
+            raise Refused(found, "one of them: the calibration has measured NVLink", "", ("nvlink",))
+        if self.network is not None and "network" in (content or {}):
+            line_rate = Fabric.of(self._accelerator).nic
+            if abs(self.network / line_rate - 1) > SAME:
+                found = f"{self.network:.4g} B/s, but the calibration was made for {line_rate:.4g} B/s"
+                hint = "`planner calibrate --network` says what the NICs carry"
+                raise Refused(found, "the line rate of the calibration", hint, ("network",))
+        return self
 
     @model_validator(mode="after")
     def _counted_once(self) -> Pool:
@@ -60,7 +93,8 @@ class Pool(Strict):
 
     @property
     def accelerator(self) -> Accelerator:
-        return self.gpu.accelerator
+        """The GPU, as this cluster was measured where it was."""
+        return self._accelerator
 
     @property
     def min_nodes(self) -> int:

@@ -9,9 +9,10 @@ phase, dtype, kv_dtype, causal, batch, seq_q, seq_kv, q_heads, d_qk, window, tim
 implementation of a shape counts). Collectives: gpu, gpus, nodes, op, algo, kind,
 message_bytes, time_us (only what NCCL chooses by itself, algo "auto").
 
-The loss is the mean absolute log error; 30 % of the shapes are held out (random points of a grid: this
-measures interpolation). Coordinate descent in log space from the constants that the catalogue holds,
-which is also what the printed "stored" column scores (some held-out rows were in the fit of those).
+30 % of the shapes are held out (random points of a grid: this measures interpolation). GEMM and attention: mean
+absolute log error by coordinate descent from the constants that the catalogue holds, which is also what the printed
+"stored" column scores (some held-out rows were in the fit of those). Collectives: robust least squares of the log
+error. These are the fits of `planner calibrate` (costmodel/calibration), without its pull towards the catalogue.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from costmodel.kernels import GemmRate, gemm_time
-from hardware.accelerator import Accelerator, AttentionCurve, CollectiveCurve, GemmCurve
+from costmodel.calibration import collective, gemm
+from costmodel.calibration.descent import descend
+from costmodel.calibration.gemm import LARGE, SMALL_WEIGHT, GemmTable
+from costmodel.collectives import wire_bytes
+from hardware.accelerator import Accelerator, AttentionCurve, CollectiveCurve
 from hardware.catalogue import load_accelerator
 
 Values = NDArray[np.float64]
 Predict = Callable[[Values], Values]
+Fit = Callable[[NDArray[np.bool_]], Values]
 SEED = 20
 HELD_OUT = 0.3
-LARGE = 1024
-"""GEMMs with m, n, k of at least this are what training runs; they weigh most in the fit."""
-SMALL_WEIGHT = 0.2
 
 
 def read_table(path: Path, keep: Callable[[dict[str, str]], bool]) -> list[dict[str, str]]:
@@ -51,25 +53,6 @@ def column(rows: list[dict[str, str]], name: str) -> Values:
     return np.array([float(row[name]) for row in rows])
 
 
-def descend(loss: Callable[[Values], float], start: Values, rounds: int = 60) -> Values:
-    """Coordinate descent: every constant up or down by a factor, the factor shrinking when none helps."""
-    best, score, step = start.copy(), loss(start), 0.2
-    for _ in range(rounds):
-        improved = False
-        for index in range(len(best)):
-            for factor in (np.exp(step), np.exp(-step)):
-                trial = best.copy()
-                trial[index] *= factor
-                value = loss(trial)
-                if value < score:
-                    best, score, improved = trial, value, True
-        if not improved:
-            step /= 2
-        if step < 0.002:
-            break
-    return best
-
-
 def report(
     names: list[str],
     stored: Values,
@@ -77,14 +60,21 @@ def report(
     predict: Predict,
     weight: Values,
     groups: dict[str, Values],
+    fit: Fit | None = None,
 ) -> None:
-    """Fit on 70 % of the rows; print constants and held-out errors of the stored and the new ones."""
+    """Fit on 70 % of the rows; print constants and held-out errors of the stored and the new ones.
+
+    `fit` makes constants from a mask of the rows; without it the mean absolute error descends.
+    """
     held = np.random.default_rng(SEED).random(len(time)) < HELD_OUT
 
     def errors(constants: Values) -> Values:
         return np.abs(np.log(predict(constants) / time))
 
-    fitted = descend(lambda c: float(np.average(errors(c)[~held], weights=weight[~held])), stored)
+    if fit is None:
+        fitted = descend(lambda c: float(np.average(errors(c)[~held], weights=weight[~held])), stored)
+    else:
+        fitted = fit(~held)
     print(f"{(~held).sum()} rows fitted, {held.sum()} held out")
     print(f"{'':24}{'stored':>12}{'refitted':>12}")
     for name, old, new in zip(names, stored, fitted, strict=True):
@@ -102,28 +92,17 @@ def fit_gemm(path: Path, gpu: Accelerator, name: str, limit: int | None) -> None
         chosen = np.random.default_rng(SEED).choice(len(rows), limit, replace=False)
         rows = [rows[index] for index in chosen]
     m, n, k = (column(rows, key) for key in "mnk")
-    large = np.minimum(np.minimum(m, n), k) >= LARGE
-    names = ["eff_compute", "eff_memory", "t0", "k0", "tile_penalty", "droop"]
-    stored = np.array([getattr(gpu.curves.gemm, constant) for constant in names])
-    stored[names.index("droop")] = max(stored[names.index("droop")], 1e-3)  # 0 would stay 0
-
-    def predict(constants: Values) -> Values:
-        changed = dict(zip(names, constants.tolist(), strict=True))
-        curve = GemmCurve(**{**gpu.curves.gemm.model_dump(), **changed})
-        rate = GemmRate(
-            curve=curve,
-            sm_count=gpu.sm_count,
-            flops=gpu.peak_flops["bf16"] * curve.eff_compute,
-            k0=curve.k0,
-            tile_penalty=curve.tile_penalty,
-            memory=curve.eff_memory * gpu.memory.bandwidth,
-            input_bytes=2.0,
-        )
-        return np.asarray(gemm_time(rate, m, n, k))
-
-    weight = np.where(large, 1.0, SMALL_WEIGHT)
-    groups = {"m, n, k >= 1024": large, "m 128..1023": (m >= 128) & (m < LARGE), "all": m > 0}
-    report(names, stored, column(rows, "latency_us_median") * 1e-6, predict, weight, groups)
+    table = GemmTable(m, n, k, column(rows, "latency_us_median") * 1e-6)
+    groups = {"m, n, k >= 1024": table.large, "m 128..1023": (m >= 128) & (m < LARGE), "all": m > 0}
+    report(
+        list(gemm.CONSTANTS),
+        gemm.constants_of(gpu.curves.gemm),
+        table.seconds,
+        lambda constants: gemm.gemm_seconds(gpu, constants, table),
+        table.weight,
+        groups,
+        lambda kept: gemm.fit_gemm(gpu, table.take(kept), prior=False),
+    )
 
 
 def fit_attention(path: Path, gpu: Accelerator, name: str, head: int) -> None:
@@ -168,15 +147,18 @@ def fit_collective(path: Path, gpu: Accelerator, name: str, op: str, ranks: int)
     rows = [row for row in read_table(path, wanted) if row["message_bytes"] and row["time_us"]]
     curve: CollectiveCurve = gpu.curves.collectives[op][ranks]  # type: ignore[index]
     names = ["alpha", "bandwidth", "root"]
-    sent = column(rows, "message_bytes") * (ranks - 1) / ranks * (2 if op == "all_reduce" else 1)
-
-    def predict(constants: Values) -> Values:
-        alpha, bandwidth, root = constants
-        return alpha + sent / bandwidth + root * np.sqrt(sent)
-
+    sent = wire_bytes(op, column(rows, "message_bytes"), ranks)  # type: ignore[arg-type]
     stored = np.array([getattr(curve, constant) for constant in names])
-    groups = {"all": sent > 0, "1 MB and more": sent >= 1e6}
-    report(names, stored, column(rows, "time_us") * 1e-6, predict, np.ones(len(rows)), groups)
+    seconds = column(rows, "time_us") * 1e-6
+    report(
+        names,
+        stored,
+        seconds,
+        lambda constants: collective.collective_seconds(constants, sent),
+        np.ones(len(rows)),
+        {"all": sent > 0, "1 MB and more": sent >= 1e6},
+        lambda kept: collective.fit_collective(sent[kept], seconds[kept], stored),
+    )
 
 
 def main() -> None:
