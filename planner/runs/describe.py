@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from costmodel.architecture import Architecture
+from costmodel.calibration.apply import calibrated_stack
 from costmodel.run import Run
 from costmodel.stack import Stack
+from hardware.accelerator import Accelerator
+from planner.calibrated import read_calibration, with_calibration
 from planner.complaints import dotted, refusal
 from planner.errors import Refused
 from planner.runs.accelerator import accelerator_of
@@ -52,12 +56,14 @@ class RefusedRun:
     error: str
 
 
-def describe(written: Mapping[str, Any], name: str = "run") -> DescribedRun | RefusedRun:
-    """A described run, or the reason why it cannot be used."""
+def describe(
+    written: Mapping[str, Any], name: str = "run", folder: Path = Path()
+) -> DescribedRun | RefusedRun:
+    """A described run, or the reason why it cannot be used. Files it names lie in `folder`."""
     given = written.get("id")
     label = str(given) if given is not None else name
     try:
-        return described(written, label)
+        return described(written, label, folder)
     except ValidationError as error:
         return RefusedRun(label, _said(refusal(error.errors(include_url=False)[0])))  # pyright: ignore[reportArgumentType]
     except Refused as refused:
@@ -72,10 +78,12 @@ def _said(refused: Refused) -> str:
     return f"{where}{refused.found}; accepted: {refused.accepted}{hint}"
 
 
-def described(written: Mapping[str, Any], label: str) -> DescribedRun:
+def described(written: Mapping[str, Any], label: str, folder: Path = Path()) -> DescribedRun:
     """The same, raising ValidationError, Refused or another ValueError."""
     facts = with_notes(RunFacts.model_validate(dict(written)))
-    architecture, gpu = architecture_of(facts.model), accelerator_of(facts.gpu, facts.gpu_variant)
+    architecture, gpu = architecture_of(facts.model, folder), accelerator_of(facts.gpu, facts.gpu_variant)
+    if facts.calibration is not None:
+        gpu = _calibrated(gpu, facts.calibration, folder)
     stack, warnings = stack_of(facts, architecture, gpu)
     fabric, assumed = fabric_of(
         gpu, facts.interconnect, facts.gpus_per_node, facts.nvlink_domain, facts.num_gpus
@@ -99,7 +107,7 @@ def described(written: Mapping[str, Any], label: str) -> DescribedRun:
         architecture=architecture,
         gpu=gpu,
         fabric=fabric,
-        stack=stack,
+        stack=calibrated_stack(stack, gpu),
         seq_len=facts.seq_len,
         precision=facts.precision.lower(),
         recompute_modules=modules,
@@ -107,6 +115,13 @@ def described(written: Mapping[str, Any], label: str) -> DescribedRun:
         **columns,
     )
     return DescribedRun(label, run, tuple(layers), tuple(recomputed), facts, tuple(warnings))
+
+
+def _calibrated(gpu: Accelerator, written: str | dict[str, Any], folder: Path) -> Accelerator:
+    try:
+        return with_calibration(gpu, read_calibration(written, folder))
+    except Refused as refused:
+        raise refused.below("calibration") from None
 
 
 def _columns(facts: RunFacts, architecture: Architecture, stack: Stack) -> tuple[dict[str, Any], list[str]]:

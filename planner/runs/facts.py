@@ -24,7 +24,7 @@ class RunFacts(BaseModel):
     id: str | None = None
     task: Task = "pretrain"
     model: str | dict[str, Any]
-    """A model card's name, or the shapes with a `name`."""
+    """A model card's name, a path to a config.json beside the runs file, or the shapes with a `name`."""
     seq_len: PositiveInt
     global_batch: PositiveInt
     """Sequences a step."""
@@ -36,6 +36,8 @@ class RunFacts(BaseModel):
     """Memory size or form where the GPU's name has several: H100 96GB, A100-SXM4-40GB."""
     num_gpus: PositiveInt
     gpus_per_node: PositiveInt | None = None
+    calibration: str | dict[str, Any] | None = None
+    """What the cluster was measured to reach: a file of `planner calibrate`, beside the runs file."""
     nvlink_domain: PositiveInt | None = None
     interconnect: str | None = None
     """NICs of a node: `8x400 Gbit/s`, `3200 Gb/s per node`, `400 Gb/s per GPU`."""
@@ -83,6 +85,8 @@ class RunFacts(BaseModel):
     offload_fraction: float | None = Field(default=None, ge=0, le=1)
     """Share of activations that is offloaded to the host."""
     schedule: Schedule | None = None
+    profile_settings: dict[str, bool | float | str] | None = None
+    """Fields of the software profile that this run has otherwise: `{data_parallel.gradient_bytes: 2}`."""
     memory_figure: Figure | None = None
     """How the run's peak memory is told: bytes allocated, reserved by the allocator, or in use on the device
     (nvidia-smi). Else as its software usually does."""

@@ -85,11 +85,7 @@ def front_loaded(layers: int, stages: int) -> list[int]:
 
 def written_layout(text: str, layers: int, stages: int) -> list[int]:
     """Layers of each stage of a Megatron-Core layout: `|` ends a stage, `t` is a layer, `x*n` repeats."""
-    expanded = text.strip().rstrip(";")
-    while (match := GROUP.search(expanded)) and len(match.group(1)) * int(match.group(2)) < LONGEST:
-        expanded = expanded[: match.start()] + match.group(1) * int(match.group(2)) + expanded[match.end() :]
-    expanded = REPEAT.sub(lambda match: match.group(1) * min(int(match.group(2)), layers + 1), expanded)
-    split = [stage.count("t") for stage in expanded.split("|")]
+    split = [stage.count("t") for stage in expanded_layout(text, layers + 1).split("|")]
     if len(split) != stages or sum(split) != layers:
         raise Refused(
             f"{text!r} lays {sum(split)} layers on {len(split)} virtual stages",
@@ -97,3 +93,11 @@ def written_layout(text: str, layers: int, stages: int) -> list[int]:
             where=("pp_layout",),
         )
     return split
+
+
+def expanded_layout(text: str, most: int = LONGEST) -> str:
+    """The layout with `(tt|)*29` and `t*4` written out, no letter more than `most` times."""
+    expanded = text.strip().rstrip(";").replace(",", "")
+    while (match := GROUP.search(expanded)) and len(match.group(1)) * int(match.group(2)) < LONGEST:
+        expanded = expanded[: match.start()] + match.group(1) * int(match.group(2)) + expanded[match.end() :]
+    return REPEAT.sub(lambda match: match.group(1) * min(int(match.group(2)), most), expanded)

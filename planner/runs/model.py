@@ -1,9 +1,10 @@
-"""The architecture of a run: a card's name, or shapes, with what a card of the same shapes adds."""
+"""The architecture of a run: a card, a config.json, or shapes with what a card of the same shapes adds."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,10 +19,10 @@ DETAILS = ("qkv_bias", "output_bias", "mlp_bias", "qk_norm", "attention_sinks", 
 WINDOW = re.compile(r"alternate layers use a (\d+)-token sliding window", re.IGNORECASE)
 
 
-def architecture_of(written: str | dict[str, Any]) -> Architecture:
-    """The shapes of a run's model. Raises Refused."""
+def architecture_of(written: str | dict[str, Any], folder: Path = Path()) -> Architecture:
+    """The shapes of a run's model; a config.json it names lies in `folder`. Raises Refused."""
     if isinstance(written, str):
-        return Model.spelled(written).architecture
+        return Model.spelled(written, folder).architecture
     shapes = _known(written, Architecture)
     for key, part in (("moe", MixtureOfExperts), ("mla", LatentAttention)):
         if isinstance(shapes.get(key), dict):

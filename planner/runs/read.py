@@ -19,10 +19,10 @@ def read_runs(path: Path) -> list[DescribedRun | RefusedRun]:
     rows = data.get("runs", [data])
     if not isinstance(rows, list):
         raise InvalidInput(file=str(path), path="runs", found=f"found {shown(rows)}", accepted=ACCEPTED)
-    return [_one(row, f"run-{number}") for number, row in enumerate(rows, 1)]
+    return [_one(row, f"run-{number}", path.parent) for number, row in enumerate(rows, 1)]
 
 
-def _one(row: Any, name: str) -> DescribedRun | RefusedRun:
+def _one(row: Any, name: str, folder: Path) -> DescribedRun | RefusedRun:
     if not isinstance(row, Mapping):
         return RefusedRun(name, f"found {shown(row)}; accepted: a mapping of keys to values")
-    return describe(row, name)
+    return describe(row, name, folder)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from costmodel.architecture import Architecture
 from costmodel.stack import Stack, load_stack
 from hardware.accelerator import Accelerator
+from planner.errors import Refused, nearest
 from planner.runs.facts import RunFacts
 
 RULES = Path(__file__).parent / "frameworks.yaml"
@@ -81,6 +82,7 @@ def stack_of(facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> t
     """The profile of the run's framework with the run's own settings, and what was assumed."""
     profile, warnings = profile_of(facts, architecture, gpu)
     own, more = own_settings(facts, architecture, load_stack(profile), gpu)
+    own |= known_fields(load_stack(profile), facts.profile_settings or {})
     return _changed(profile, tuple(sorted(own.items()))), warnings + more
 
 
@@ -152,6 +154,21 @@ def _experts(
 def _leaves_domain(facts: RunFacts, gpu: Accelerator) -> bool:
     domain = facts.nvlink_domain or max(gpu.link.domain, facts.gpus_per_node or 1)
     return (facts.ep or 1) * (facts.etp or 1) > domain
+
+
+def known_fields(stack: Stack, settings: Overrides) -> Overrides:
+    """The settings, if each names a field of the profile. Raises Refused."""
+    for path in settings:
+        part: Any = stack
+        for name in path.split("."):
+            fields = getattr(type(part), "model_fields", {})
+            if name not in fields:
+                where = ("profile_settings", path)
+                raise Refused(
+                    f"no field {name!r}", ", ".join(fields) or "no field", nearest(name, fields), where
+                )
+            part = getattr(part, name)
+    return settings
 
 
 @cache

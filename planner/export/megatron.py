@@ -1,0 +1,80 @@
+"""Megatron-LM: a Bash script with its command line."""
+
+from __future__ import annotations
+
+from planner.export.job import Job
+from planner.export.megatron_model import Value
+from planner.export.megatron_settings import SHARDED_GRADIENTS, settings
+from planner.export.shell import Argument, Variable, array, required, script, summary, torchrun
+
+VERSION = "Megatron-LM with Megatron-Core 0.20.0; every flag exists since 0.16"
+
+NEEDED = {
+    "MEGATRON_PATH": "a checkout of Megatron-LM",
+    "DATA_PATH": "prefix of the tokenised data, or weights and prefixes",
+    "TOKENIZER_MODEL": "a Hugging Face tokenizer, name or folder",
+    "CHECKPOINT_DIR": "where checkpoints are saved and resumed from",
+    "SAVE_INTERVAL": "steps between checkpoints",
+    "LR": "peak learning rate",
+    "MIN_LR": "final learning rate",
+    "LR_WARMUP_ITERS": "steps of warm-up",
+}
+MANY_QUEUES = 32
+"""For overlapped expert traffic (Megatron-LM's own warning in validate_args: 1 or 32)."""
+ROTARY = {"ROTARY_BASE": "base of the rotary embedding (theta)"}
+
+
+def megatron(job: Job) -> dict[str, str]:
+    """`launch.sh`. Raises `CannotExport`."""
+    groups = settings(job, "megatron")
+    arrays = [array(f"{name}_ARGS", map(flag, group, group.values())) for name, group in groups.items()]
+    names = ["TORCHRUN", *groups, "RUN"]
+    rotary = groups["MODEL"]["position_embedding_type"] == "rope"
+    uses = [f'"${{{name}_ARGS[@]}}"' for name in names]
+    command = [f"exec torchrun {uses[0]}", '"${MEGATRON_PATH}/pretrain_gpt.py"', *uses[1:], '"$@"']
+    text = script(
+        [*summary(job, VERSION), "Further flags may be given to this script: bash launch.sh --seed 1"],
+        required(NEEDED | (ROTARY if rotary else {})),
+        environment(job),
+        torchrun(job),
+        *arrays,
+        run(rotary),
+        " \\\n    ".join(command),
+    )
+    return {"launch.sh": text}
+
+
+def flag(name: str, value: Value) -> list[Argument]:
+    """`--kebab-case value`; a flag that is merely on has no value."""
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [option]
+    return [option, *map(str, value)] if isinstance(value, list) else [option, str(value)]
+
+
+def environment(job: Job) -> str:
+    """Kernel launch queues: one keeps the order of tensor and context parallelism, overlap needs several."""
+    d = job.decisions
+    if d.zero >= SHARDED_GRADIENTS:
+        return "unset CUDA_DEVICE_MAX_CONNECTIONS  # Megatron-FSDP overlaps on several queues"
+    several = job.stack.expert_parallel.overlap and d.ep > 1
+    return f"export CUDA_DEVICE_MAX_CONNECTIONS={MANY_QUEUES if several else 1}"
+
+
+def run(rotary: bool) -> str:
+    """What the user decides."""
+    groups: list[tuple[Argument, ...]] = [
+        ("--tokenizer-type", "HuggingFaceTokenizer"),
+        ("--tokenizer-model", Variable("${TOKENIZER_MODEL}")),
+        ("--save", Variable("${CHECKPOINT_DIR}")),
+        ("--load", Variable("${CHECKPOINT_DIR}")),
+        ("--save-interval", Variable("${SAVE_INTERVAL}")),
+        ("--lr", Variable("${LR}")),
+        ("--min-lr", Variable("${MIN_LR}")),
+        ("--lr-warmup-iters", Variable("${LR_WARMUP_ITERS}")),
+    ]
+    if rotary:
+        groups.append(("--rotary-base", Variable("${ROTARY_BASE}")))
+    # A blend is several words: weight, prefix, weight, prefix.
+    text = array("RUN_ARGS", groups)
+    return f'read -r -a DATA_ARGS <<< "${{DATA_PATH}}"\n{text[:-1]}    --data-path "${{DATA_ARGS[@]}}"\n)'

@@ -1,0 +1,176 @@
+"""Megatron-LM command lines and scripts as runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InvalidInput, Refused
+from planner.importers.findings import Finding
+from planner.importers.launch import Given, Launch
+from planner.importers.launcher import world_of
+from planner.importers.megatron_layout import pipeline_of
+from planner.importers.megatron_model import model_of
+from planner.importers.megatron_rules import FP32, contradictions
+from planner.importers.megatron_settings import (
+    expert_facts,
+    flash_of,
+    graphs_of,
+    precision_of,
+    recompute_of,
+    settings_of,
+    zero_of,
+)
+from planner.importers.options import Options, parse, table, unknown_options
+from planner.importers.shell import Command, Shell, shell_text
+
+SIGNS = frozenset(
+    {
+        "--num-layers",
+        "--hidden-size",
+        "--num-attention-heads",
+        "--seq-length",
+        "--micro-batch-size",
+        "--global-batch-size",
+        "--tensor-model-parallel-size",
+        "--pipeline-model-parallel-size",
+        "--use-mcore-models",
+    }
+)
+ENOUGH = 3
+"""Of these options a command has to have, to be a launch of Megatron-LM."""
+ACCEPTED = (
+    "a shell script or command line that starts Megatron-LM (torchrun ... pretrain_gpt.py --num-layers ...)"
+)
+FRAMEWORK = "Megatron-Core"
+PEAK = re.compile(r"PEAK\w*FLOP|FLOP\w*PEAK", re.IGNORECASE)
+ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+
+def read(text: str, file: str, given: Given) -> list[Launch]:
+    """Every launch of a script. Raises InvalidInput where there is none."""
+    shell = Shell()
+    try:
+        shell.script(text, given.variables)
+    except Refused as refused:
+        raise InvalidInput(file=file, found=refused.found, accepted=ACCEPTED) from None
+    found = [each for each in shell.commands if is_launch(each.words)]
+    if not found:
+        raise InvalidInput(file=file, found="starts no Megatron-LM training", accepted=ACCEPTED)
+    names = (
+        [Path(file).stem] if len(found) == 1 else [f"{Path(file).stem}-{n}" for n in range(1, len(found) + 1)]
+    )
+    return [_launch(each, shell, text, name, file) for each, name in zip(found, names, strict=True)]
+
+
+def is_launch(words: Sequence[str]) -> bool:
+    """A command with enough of Megatron-LM's options that is not a shell around it."""
+    return shell_text(words) is None and len(SIGNS & {word.split("=")[0] for word in words}) >= ENOUGH
+
+
+def _launch(command: Command, shell: Shell, text: str, name: str, file: str) -> Launch:
+    launcher, words = behind_script(command.words)
+    outer = [each.words for each in shell.commands if shell_text(each.words) is not None]
+    world = world_of(launcher, outer, text, command.values)
+    try:
+        options = parse(words)
+        warnings: list[str] = [world.assumed] if world.assumed and not world.open else []
+        warnings += list(dict.fromkeys(shell.doubts))
+        written, findings = facts(options, warnings)
+    except Refused as refused:
+        raise InvalidInput(
+            file=f"{file}:{command.line}",
+            found=refused.found,
+            accepted=refused.accepted,
+            suggestion=refused.hint,
+        ) from None
+    if world.open:
+        options.open["num_gpus"] = world.open
+    written |= {"num_gpus": world.gpus, "id": name}
+    texts = {key: value for key, value in command.values.items() if isinstance(value, str)}
+    findings += unknown_options(options) + environment(options, command)
+    return Launch(
+        id=name,
+        framework="megatron",
+        written={key: value for key, value in written.items() if value is not None},
+        warnings=tuple(warnings),
+        findings=tuple(findings),
+        open=options.open,
+        refused=refusal(options),
+        node_gpus=world.node_gpus,
+        peaks={name: value for name, value in texts.items() if PEAK.search(name)},
+        environment={name: value for name, value in texts.items() if name in ALLOCATOR},
+        derived_batch=True,
+    )
+
+
+def behind_script(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Words of the launcher, and those behind the training script or from Megatron-LM's first option on."""
+    for place, word in enumerate(words):
+        if word.endswith(".py"):
+            return words[:place], words[place + 1 :]
+    start = next((i for i, word in enumerate(words) if word.split("=")[0] in SIGNS), 0)
+    return words[:start], words[start:]
+
+
+def refusal(options: Options) -> str:
+    """Why a run with these options is not estimated: what is not modelled, each by name."""
+    reasons = []
+    for name, rule in table()["unsupported"].items():
+        if options.has(name) and not set(options.given[name]) & set(rule.get("unless", ())):
+            reasons.append(f"--{name}: {rule['why']}")
+    if not options.has("bf16") and not options.has("fp16"):
+        reasons.append(FP32)
+    return "; ".join(reasons)
+
+
+def facts(options: Options, warnings: list[str]) -> tuple[dict[str, Any], list[Finding]]:
+    """Keys of a run, and what contradicts itself. Raises Refused."""
+    model = model_of(options, warnings)
+    tp = options.whole("tensor-model-parallel-size", 1, "tp") or 1
+    written: dict[str, Any] = {
+        "framework": FRAMEWORK,
+        "model": model,
+        "seq_len": options.whole("seq-length", key="seq_len"),
+        "micro_batch": options.whole("micro-batch-size", key="micro_batch"),
+        "global_batch": options.whole("global-batch-size", key="global_batch"),
+        "tp": tp,
+        "pp": options.whole("pipeline-model-parallel-size", 1, "pp") or 1,
+        "cp": options.whole("context-parallel-size", 1, "cp") or 1,
+        "sequence_parallel": options.has("sequence-parallel") and tp > 1,
+        "zero_stage": zero_of(options),
+        "precision": precision_of(options),
+        "flash_attention": flash_of(options),
+        "tp_overlap": options.has("tp-comm-overlap"),
+        "cuda_graphs": graphs_of(options),
+        "fp8_params": options.has("fp8-param-gather"),
+        "task": "sft" if options.has("sft") else "pretrain",
+    }
+    findings = contradictions(options, model or {})
+    layout, more = pipeline_of(options, model or {}, written["pp"])
+    written |= layout | recompute_of(options, written["pp"], warnings) | expert_facts(options, model, tp)
+    written["profile_settings"] = settings_of(options, written)
+    if options.has("rampup-batch-size"):
+        warnings.append("rampup-batch-size: the final batch is priced")
+    return written, findings + more
+
+
+def environment(options: Options, command: Command) -> list[Finding]:
+    """CUDA_DEVICE_MAX_CONNECTIONS, which Megatron-LM insists on before Blackwell."""
+    value = command.values.get("CUDA_DEVICE_MAX_CONNECTIONS")
+    sharded = options.has("use-torch-fsdp2") or options.has("use-megatron-fsdp")
+    if sharded and value == "1":
+        text = (
+            "CUDA_DEVICE_MAX_CONNECTIONS=1 with FSDP: Megatron-LM refuses, since gathers would wait "
+            "for kernels."
+        )
+        return [
+            Finding("max_connections", "error", text, "unset CUDA_DEVICE_MAX_CONNECTIONS, or set it to 8.")
+        ]
+    split = any((options.whole(f"{name}-parallel-size", 1) or 1) > 1 for name in ("tensor-model", "context"))
+    if split and not sharded and isinstance(value, str) and value not in ("1",) and "\0" not in value:
+        text = f"CUDA_DEVICE_MAX_CONNECTIONS={value} with TP or CP: Megatron-LM refuses on Hopper and before."
+        return [Finding("max_connections", "error", text, "export CUDA_DEVICE_MAX_CONNECTIONS=1.")]
+    return []

@@ -1,0 +1,719 @@
+"""Launch files of others are read as they would be launched, and what is wrong with them is said."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from planner.cli.app import app
+from planner.errors import InvalidInput, Refused
+from planner.importers import Given, Launch, read_launches
+from planner.importers.diagnose import diagnose
+from planner.importers.megatron_model import moe_pattern, placed
+from planner.importers.options import arities, parse
+from planner.importers.report import report
+from planner.importers.shell import Shell
+from planner.importers.shell_expand import fields
+from planner.runs import DescribedRun, RefusedRun, describe
+
+ROOT = Path(__file__).parent.parent
+MODEL = """--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention
+    --num-query-groups 8 --swiglu --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights
+    --position-embedding-type rope --vocab-size 128256 --hidden-dropout 0 --seq-length 8192
+    --max-position-embeddings 8192"""
+RUN = """--micro-batch-size 1 --global-batch-size 128 --bf16 --use-distributed-optimizer --overlap-grad-reduce
+    --overlap-param-gather"""
+EXPERTS = """--num-experts 8 --moe-router-topk 2 --moe-grouped-gemm --moe-token-dispatcher-type alltoall
+    --moe-permute-fusion"""
+DEEPSPEED = {
+    "train_batch_size": 512,
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 4,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 3},
+}
+TORCHTITAN = """
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 2
+seq_len = 8192
+[parallelism]
+data_parallel_shard_degree = -1
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+[compile]
+enable = true
+"""
+
+
+def command(
+    *more: str, model: str = MODEL, run: str = RUN, ranks: str = "--nproc_per_node 8 --nnodes 2"
+) -> str:
+    return " ".join(f"torchrun {ranks} pretrain_gpt.py {model} {run} {' '.join(more)}".split())
+
+
+def launch(tmp_path: Path, text: str, name: str = "train.sh", **facts: Any) -> Launch:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    (found,) = read_launches(file, Given(**({"gpu": "H100"} | facts)))
+    return found
+
+
+def described(found: Launch) -> DescribedRun:
+    run = describe(found.written)
+    assert isinstance(run, DescribedRun), run
+    return run
+
+
+def codes(found: Launch, level: str | None = None) -> list[str]:
+    return [each.code for each in diagnose(found) if level in (None, each.level)]
+
+
+def cli(*args: object) -> Any:
+    return CliRunner().invoke(app, ["estimate", *[str(arg) for arg in args]], env={"COLUMNS": "160"})
+
+
+# --- the shell ---------------------------------------------------------------------------------------
+
+
+def commands(text: str, **outside: str) -> list[tuple[str, ...]]:
+    shell = Shell()
+    shell.script(text, outside)
+    return [each.words for each in shell.commands]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("TP=8\nrun --tp $TP", ("run", "--tp", "8")),
+        ("A=2; B=3\nrun $((A * $B + 1)) $(( (A+B)*2 ))", ("run", "7", "10")),
+        (
+            "ARGS=(--a 1 # one\n  --b 'two words'\n)\nrun ${ARGS[@]}",
+            ("run", "--a", "1", "--b", "two", "words"),
+        ),
+        ("ARGS=(--b 'two words')\nrun \"${ARGS[@]}\"", ("run", "--b", "two words")),
+        ('ARGS=(--a)\nARGS+=("--b 2")\nrun ${ARGS[@]}', ("run", "--a", "--b", "2")),
+        ("O=' --x 1 \\\n  --y 2'\nrun $O --z", ("run", "--x", "1", "--y", "2", "--z")),
+        ("run a \\\n  b", ("run", "a", "b")),
+        ("run ${TP:-4} ${NONE:+--no} ${SIZE:=2}", ("run", "4", "2")),
+        ("P=/a/b.json\nrun ${P##*/} ${P%.json}", ("run", "b.json", "/a/b")),
+        ("F=1\nif [ $F -eq 1 ] && [[ $F == 1 ]]; then X=yes; else X=no; fi\nrun $X", ("run", "yes")),
+        ("if [[ -z $NOTHING ]]; then\n X=unset\nfi\nrun $X", ("run", "unset")),
+        ("M=70b\ncase $M in\n 7b|8b) L=32 ;;\n 70*) L=80 ;;\n *) L=1 ;;\nesac\nrun $L", ("run", "80")),
+        ("f() {\n run --n $1\n}\nf 5", ("run", "--n", "5")),
+        ('CMD="run --a 1"\neval $CMD', ("run", "--a", "1")),
+        ('[ -n "$A" ] || B=2\nrun $B', ("run", "2")),
+        ("export A=3 B=4\nrun $A$B 2>&1 | tee log", ("run", "34")),
+        ("cat <<EOF > x\nrun nothing\nEOF\nrun --a", ("run", "--a")),
+        ("run \"$@\" '' $EMPTY_ARRAY", ("run", "", "\0EMPTY_ARRAY\0")),
+    ],
+)
+def test_a_script_is_read_as_the_shell_would_run_it(script: str, words: tuple[str, ...]) -> None:
+    assert words in commands(script)
+
+
+def test_a_loop_runs_its_body_for_each_word() -> None:
+    assert commands("for N in 1 2; do\n run $N\ndone") == [("run", "1"), ("run", "2")]
+
+
+def test_a_variable_from_outside_can_be_given() -> None:
+    assert commands("run $NNODES", NNODES="4") == [("run", "4")]
+
+
+def test_sh_c_is_followed_into_its_text() -> None:
+    assert ("torchrun", "--nproc_per_node", "8") in commands(
+        'C="torchrun --nproc_per_node 8"\nsrun sh -c "cd /x && $C"'
+    )
+
+
+@pytest.mark.parametrize(
+    "script", ["run 'a", 'run "a', "if true; then run", "A=(1 2", "run ${A", "run $((1+"]
+)
+def test_a_broken_script_is_refused(script: str) -> None:
+    with pytest.raises(Refused):
+        Shell().script(script)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="abA=$(){}[]'\"\\ \n;&|<>#!*`-1+,", max_size=60))
+def test_any_text_is_followed_or_refused(text: str) -> None:
+    with suppress(Refused):
+        Shell().script(text)
+
+
+@given(st.lists(st.text(alphabet="abc-_.=/:123", min_size=1, max_size=8), max_size=5))
+def test_quoted_array_items_come_out_as_they_went_in(items: list[str]) -> None:
+    assert fields('"${A[@]}"', {"A": items}) == items
+
+
+# --- options -----------------------------------------------------------------------------------------
+
+
+def test_every_option_of_the_parser_is_known() -> None:
+    assert len(arities()) > 870
+    assert arities()["tensor-model-parallel-size"] == "values"
+    assert arities()["recompute-modules"] == "lists"
+    assert arities()["bf16"] == "flags"
+
+
+def test_options_take_values_with_and_without_an_equals_sign() -> None:
+    found = parse(
+        ["--num-layers=32", "--recompute-modules", "mlp", "core_attn", "--bf16", "--window-size", "(127,0)"]
+    )
+    assert found.whole("num-layers") == 32
+    assert found.all("recompute-modules") == ["mlp", "core_attn"]
+    assert found.has("bf16")
+
+
+@pytest.mark.parametrize(
+    ("text", "layers", "expected"),
+    [
+        ("1", 4, (0, 1, True)),
+        ("([0]*3+[1]*58)", 61, (3, 1, True)),
+        ("([0]+[1])*4", 8, (0, 2, True)),
+        ("2", 8, (0, 2, False)),
+    ],
+)
+def test_moe_layers_are_placed(text: str, layers: int, expected: tuple[int, int, bool]) -> None:
+    assert placed(moe_pattern(text, layers)) == expected
+
+
+@pytest.mark.parametrize("text", ["([0]*3", "[2]*4", "[0]*10**9", "__import__('os')", "([1]*3)", "0"])
+def test_a_pattern_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        moe_pattern(text, 4)
+
+
+# --- Megatron-LM -------------------------------------------------------------------------------------
+
+
+def test_a_command_line_becomes_the_run_it_starts(tmp_path: Path) -> None:
+    found = launch(
+        tmp_path,
+        command(
+            "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --tp-comm-overlap",
+            "--num-layers-per-virtual-pipeline-stage 4 --recompute-granularity selective --recompute-modules mlp",
+        ),
+    )
+    run = described(found).run
+    assert (run.tp, run.pp, run.vpp, run.dp, run.zero) == (2, 2, 4, 4, 1)
+    assert (run.num_microbatches, run.global_batch, run.seq_len) == (32, 128, 8192)
+    assert run.recompute_modules == {"mlp"}
+    assert run.stack.tensor_parallel.sequence_parallel
+    a = run.architecture
+    assert (a.layers, a.kv_heads, a.vocab, a.norm, a.gated_mlp, a.tied_embeddings) == (
+        32,
+        8,
+        128256,
+        "rms",
+        True,
+        False,
+    )
+    assert (a.qkv_bias, a.mlp_bias, a.learned_positions) == (False, False, 0)
+    assert codes(found, "error") == []
+
+
+def test_the_parsers_own_defaults_are_taken(tmp_path: Path) -> None:
+    model = "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024"
+    found = launch(
+        tmp_path, command("--tokenizer-type GPT2BPETokenizer", model=model, run="--micro-batch-size 2 --bf16")
+    )
+    a = described(found).run.architecture
+    assert (a.ffn, a.head_dim, a.kv_heads, a.gated_mlp, a.norm) == (8192, 128, 16, False, "layer")
+    assert (a.tied_embeddings, a.learned_positions, a.mlp_bias, a.vocab) == (True, 1024, True, 50257)
+    assert found.written["global_batch"] == 2 * 16
+    assert any("global_batch" in text for text in found.warnings)
+    assert described(found).run.zero == 0
+
+
+def test_slurm_directives_count_the_gpus(tmp_path: Path) -> None:
+    script = (
+        f"#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\nsrun python {command().split(' ', 5)[5]}"
+    )
+    assert launch(tmp_path, script).written["num_gpus"] == 32
+
+
+def test_a_wrapped_script_is_read(tmp_path: Path) -> None:
+    script = f'#SBATCH --nodes=2\nCMD="{command(ranks="--nproc_per_node 8 --nnodes 2")}"\nsrun bash -c "cd /x; $CMD"\n'
+    assert launch(tmp_path, script).written["num_gpus"] == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 3", (3, 3)),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", (16, 16)),
+        ("--recompute-activations", (0, 0)),
+    ],
+)
+def test_recompute_is_read_by_stage(tmp_path: Path, options: str, expected: tuple[int, ...]) -> None:
+    found = launch(tmp_path, command(options, "--pipeline-model-parallel-size 2"))
+    assert described(found).recomputed == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        (
+            "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 7",
+            [7, 9, 9, 7],
+        ),
+        (
+            '--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout "Et*7|t*9|t*9|t*7L"',
+            [7, 9, 9, 7],
+        ),
+        ("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", [8, 8, 8, 8]),
+    ],
+)
+def test_uneven_stages_are_read(tmp_path: Path, options: str, layers: list[int]) -> None:
+    assert list(described(launch(tmp_path, command(options))).layers) == layers
+
+
+def test_embedding_and_loss_may_take_a_layers_place(tmp_path: Path) -> None:
+    slots = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+    model = MODEL.replace("--num-layers 32", "--num-layers 30")
+    found = launch(tmp_path, command(slots, "--pipeline-model-parallel-size 4", model=model))
+    assert list(described(found).layers) == [7, 8, 8, 7]
+
+
+def test_experts_and_their_groups_are_read(tmp_path: Path) -> None:
+    found = launch(tmp_path, command(EXPERTS, "--expert-model-parallel-size 8 --moe-ffn-hidden-size 7168"))
+    run = described(found).run
+    assert run.architecture.moe is not None
+    assert (run.architecture.moe.experts, run.architecture.moe.moe_ffn, run.ep, run.etp) == (8, 7168, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ("--grad-reduce-in-bf16", "memory.gradient_bytes", 2),
+        (
+            "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16",
+            "memory.optimizer_bytes",
+            8,
+        ),
+    ],
+)
+def test_precisions_of_states_change_the_bytes(
+    tmp_path: Path, options: str, field: str, value: float
+) -> None:
+    part: Any = described(launch(tmp_path, command(options))).run.stack
+    for name in field.split("."):
+        part = getattr(part, name)
+    assert part == value
+
+
+def test_reduction_that_nothing_hides_takes_longer(tmp_path: Path) -> None:
+    plain = RUN.replace("--overlap-grad-reduce", "").replace("--overlap-param-gather", "")
+    hidden, shown = (report(launch(tmp_path, command(run=run))) for run in (RUN, plain))
+    assert shown["breakdown_s"]["data_parallel"] > hidden["breakdown_s"]["data_parallel"]
+
+
+# --- what is wrong -----------------------------------------------------------------------------------
+
+WRONG = {
+    "world": ("--tensor-model-parallel-size 3", "world"),
+    "batch": ("--global-batch-size 100", "batch"),
+    "heads": ("--num-attention-heads 12 --num-query-groups 4 --tensor-model-parallel-size 8", "heads"),
+    "kv heads": (
+        "--num-query-groups 8 --num-attention-heads 48 --hidden-size 6144 --tensor-model-parallel-size 16",
+        "kv_heads_repeated",
+    ),
+    "layers": ("--num-layers 30 --pipeline-model-parallel-size 4", "layers_do_not_divide"),
+    "virtual stages": (
+        "--num-layers-per-virtual-pipeline-stage 5 --pipeline-model-parallel-size 2",
+        "virtual_stages",
+    ),
+    "vpp alone": ("--num-virtual-stages-per-pipeline-rank 2", "vpp_without_pp"),
+    "last stage alone": ("--decoder-last-pipeline-num-layers 1", "layers_dropped"),
+    "two splits": (
+        "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 8",
+        "split_twice",
+    ),
+    "bubble": ("--pipeline-model-parallel-size 8 --global-batch-size 16", "bubble"),
+    "interleaved": (
+        "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --global-batch-size 24",
+        "microbatches_interleaved",
+    ),
+    "sequence": ("--context-parallel-size 2 --seq-length 8190", "sequence_cp"),
+    "tp across nodes": ("--tensor-model-parallel-size 16 --sequence-parallel", "tp_across_nodes"),
+    "selective method": (
+        "--recompute-granularity selective --recompute-method uniform",
+        "recompute_contradiction",
+    ),
+    "full alone": ("--recompute-granularity full", "recompute_contradiction"),
+    "full and selective": (
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 --recompute-activations",
+        "recompute_contradiction",
+    ),
+    "method alone": ("--recompute-method uniform", "recompute_contradiction"),
+    "missing module": (
+        "--recompute-granularity selective --recompute-modules mla_up_proj",
+        "recompute_contradiction",
+    ),
+    "fsdp2 with pp": ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "fsdp_combination"),
+    "fsdp with pp": (
+        "--use-megatron-fsdp --ckpt-format fsdp_dtensor --pipeline-model-parallel-size 2",
+        "zero_with_pipeline",
+    ),
+    "experts without experts": ("--expert-model-parallel-size 2", "experts_missing"),
+    "tp overlap": ("--tensor-model-parallel-size 2 --tp-comm-overlap", "tp_overlap"),
+    "typo": ("--tensor-model-paralel-size 2", "unknown_option"),
+    "old option": ("--checkpoint-activations", "removed_option"),
+    "does not fit": (
+        "--num-layers 160 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64",
+        "does_not_fit",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_found(tmp_path: Path, what: str) -> None:
+    options, code = WRONG[what]
+    assert code in codes(launch(tmp_path, command(options)))
+
+
+def test_a_sound_launch_has_no_errors_and_none_of_these_findings(tmp_path: Path) -> None:
+    found = codes(
+        launch(tmp_path, command("--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap"))
+    )
+    assert not set(found) & {code for _, code in WRONG.values()}
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("--expert-model-parallel-size 3", "experts"),
+        ("--expert-model-parallel-size 8 --expert-tensor-parallel-size 4", "expert_product"),
+        ("--tensor-model-parallel-size 2", "moe_needs_sequence_parallel"),
+    ],
+)
+def test_what_is_wrong_with_experts_is_found(tmp_path: Path, options: str, code: str) -> None:
+    assert code in codes(launch(tmp_path, command(EXPERTS, options)), "error")
+
+
+def test_a_finding_carries_its_numbers_and_a_way_out(tmp_path: Path) -> None:
+    found = launch(tmp_path, command("--pipeline-model-parallel-size 8 --global-batch-size 16"))
+    (finding,) = [each for each in diagnose(found) if each.code == "bubble"]
+    m, pp = 8, 8
+    assert finding.numbers["bubble"] == (pp - 1) / (m + pp - 1)
+    needed = finding.numbers["needed"]
+    assert (pp - 1) / (needed + pp - 1) <= 0.1 < (pp - 1) / (needed - 1 + pp - 1)
+    assert str(int(needed)) in finding.fix
+
+
+def test_what_would_make_it_fit_does_make_it_fit(tmp_path: Path) -> None:
+    big = "--micro-batch-size 4 --tensor-model-parallel-size 2"
+    found = launch(tmp_path, command(big))
+    (finding,) = [each for each in diagnose(found) if each.code == "does_not_fit"]
+    assert "full recompute" in finding.fix
+    fixed = command(big, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
+    assert "does_not_fit" not in codes(launch(tmp_path, fixed))
+
+
+@pytest.mark.parametrize(
+    ("peak", "told"), [("1979e12", True), ("1979", True), ("989e12", False), ("989.4", False)]
+)
+def test_a_sparse_peak_is_told_from_the_dense_one(tmp_path: Path, peak: str, told: bool) -> None:
+    found = launch(tmp_path, f"PEAK_FLOPS={peak}\n{command()}")
+    assert ("sparse_peak" in codes(found)) == told
+
+
+def test_measured_figures_are_held_against_the_prediction(tmp_path: Path) -> None:
+    predicted = report(launch(tmp_path, command()))["step_time_s"]
+    close, slow, odd = (
+        codes(launch(tmp_path, command(), settings=(("measured.step_time_s", predicted * factor),)))
+        for factor in (1.0, 2.0, 0.4)
+    )
+    assert "measured_apart" not in close
+    assert "measured_apart" in slow
+    assert "implausible_mfu" in odd
+
+
+def test_needless_recompute_is_told_with_what_it_costs(tmp_path: Path) -> None:
+    full = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+    found = launch(
+        tmp_path, command(full, "--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap")
+    )
+    (finding,) = [each for each in diagnose(found) if each.code == "recompute_not_needed"]
+    without = report(
+        launch(tmp_path, command("--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap"))
+    )
+    assert finding.numbers["step_time_s"] == pytest.approx(without["step_time_s"])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--is-hybrid-model", "--is-hybrid-model: Mamba"),
+        ("--optimizer-cpu-offload", "host memory"),
+        ("--optimizer sgd", "only Adam"),
+        ("--cpu-offloading-num-layers 4", "host memory"),
+    ],
+)
+def test_what_is_not_modelled_is_refused_by_name(tmp_path: Path, options: str, why: str) -> None:
+    result = report(launch(tmp_path, command(options)))
+    assert why in result["error"] + str(result["findings"])
+    assert "step_time_s" not in result
+
+
+def test_harmless_values_of_such_options_are_not_refused(tmp_path: Path) -> None:
+    assert "error" not in report(launch(tmp_path, command("--optimizer adam --cpu-offloading-num-layers 0")))
+
+
+# --- DeepSpeed and torchtitan ------------------------------------------------------------------------
+
+
+def deepspeed(tmp_path: Path, changes: dict[str, Any], **facts: Any) -> Launch:
+    given = {"gpu": "A100", "gpus": 64, "model": "llama-2-13b", "settings": (("seq_len", 4096),)} | facts
+    return launch(tmp_path, json.dumps(DEEPSPEED | changes), "ds.json", **given)
+
+
+def test_a_deepspeed_json_becomes_a_run(tmp_path: Path) -> None:
+    run = described(deepspeed(tmp_path, {})).run
+    assert (run.zero, run.micro_batch, run.num_microbatches, run.dp, run.stack.family) == (
+        3,
+        2,
+        4,
+        64,
+        "deepspeed",
+    )
+    assert (run.architecture.name.lower().replace(" ", "-"), run.precision) == ("llama-2-13b", "bf16")
+
+
+def test_a_missing_batch_follows_from_the_ranks(tmp_path: Path) -> None:
+    assert deepspeed(tmp_path, {"train_batch_size": None}).written["global_batch"] == 2 * 4 * 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"train_batch_size": 500}, "batch_product"),
+        ({"zero_optimization": {"stage": 2}, "pipeline": {"stages": 4}}, "zero_with_pipeline"),
+        ({"zero_optimisation": {"stage": 2}}, "unknown_option"),
+        ({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}, "not_modelled"),
+        ({"bf16": {"enabled": False}}, "not_modelled"),
+    ],
+)
+def test_what_is_wrong_with_a_deepspeed_json_is_found(
+    tmp_path: Path, changes: dict[str, Any], code: str
+) -> None:
+    assert code in codes(deepspeed(tmp_path, changes))
+
+
+def test_auto_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"micro_batch=\.\.\."):
+        deepspeed(tmp_path, {"train_micro_batch_size_per_gpu": "auto"})
+
+
+def test_a_torchtitan_toml_becomes_a_run(tmp_path: Path) -> None:
+    run = described(launch(tmp_path, TORCHTITAN, "tt.toml", gpus=8)).run
+    assert (run.dp, run.micro_batch, run.global_batch, run.zero, run.stack.name) == (
+        8,
+        2,
+        16,
+        3,
+        "torchtitan-2025",
+    )
+    assert run.recompute_modules == {"per_op"}
+
+
+def test_a_torchtitan_pipeline_splits_the_local_batch(tmp_path: Path) -> None:
+    text = TORCHTITAN.replace("local_batch_size = 2", "local_batch_size = 16").replace(
+        "[parallelism]",
+        '[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "Interleaved1F1B"',
+    )
+    run = described(launch(tmp_path, text, "tt.toml", gpus=8)).run
+    assert (run.pp, run.vpp, run.micro_batch, run.num_microbatches, run.global_batch) == (2, 2, 1, 16, 64)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("data_parallel_shard_degree = -1", "data_parallel_shard_degree = 3", "world"),
+        ("data_parallel_shard_degree = -1", "tensor_paralel_degree = 2", "unknown_option"),
+        ("seq_len = 8192", "seq_len = 8192\nenable_cpu_offload = true", "not_modelled"),
+    ],
+)
+def test_what_is_wrong_with_a_toml_is_found(tmp_path: Path, old: str, new: str, code: str) -> None:
+    assert code in codes(launch(tmp_path, TORCHTITAN.replace(old, new), "tt.toml", gpus=8))
+
+
+# --- the command, and bad input ----------------------------------------------------------------------
+
+
+def test_the_command_prints_everything_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(command("--tensor-model-parallel-size 2"), encoding="utf-8")
+    result = cli(file, "--gpu", "H100", "--format", "json", "--no-better")
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    assert {
+        "id",
+        "step_time_s",
+        "fits",
+        "memory_gib",
+        "breakdown_s",
+        "warnings",
+        "findings",
+        "run",
+        "framework",
+    } <= set(row)
+    assert all({"code", "level", "text", "fix", "numbers"} == set(finding) for finding in row["findings"])
+
+
+def test_the_command_prints_a_page_for_people(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(command("--tensor-model-parallel-size 2"), encoding="utf-8")
+    text = cli(file, "--gpu", "H100", "--no-better").stdout
+    for word in (
+        "16 x H100, TP2",
+        "80 % between",
+        "GiB on the fullest GPU",
+        "Findings",
+        "Assumed",
+        "interconnect",
+    ):
+        assert word in text
+
+
+def test_a_launch_that_cannot_start_exits_with_2_and_its_findings(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(command("--tensor-model-parallel-size 3"), encoding="utf-8")
+    result = cli(file, "--gpu", "H100", "--format", "json", "--no-better")
+    assert result.exit_code == 2
+    (row,) = json.loads(result.stdout)
+    assert "does not divide 16 GPUs" in row["error"]
+    assert row["findings"][0]["code"] == "world"
+
+
+BAD = {
+    "truncated.json": ('{"train_batch_size": 512, ', "not valid JSON"),
+    "list.json": ("[1]", "holds no object"),
+    "model.json": ('{"hidden_size": 4096}', "--model"),
+    "batch.json": ('{"train_batch_size": "many"}', "a whole number"),
+    "other.toml": ("[tool.ruff]\nline-length = 110\n", "no torchtitan configuration"),
+    "broken.toml": ("[model\n", "not valid TOML"),
+    "flavor.toml": ('[model]\nname="llama3"\nflavor="9B"\n[training]\n', "llama3 8B"),
+    "nothing.sh": ("#!/bin/bash\necho hello\n", "starts no Megatron-LM training"),
+    "quote.sh": ("torchrun 'pretrain_gpt.py\n", "not closed"),
+    "gpus.sh": (command(ranks="--nproc_per_node 8 --nnodes $NNODES"), "--var NNODES"),
+    "vocab.sh": (
+        command(model=MODEL.replace("--vocab-size 128256", "").replace("14336", "14000")),
+        "model.vocab",
+    ),
+    "size.sh": (command("--num-layers many"), "a whole number"),
+    "pattern.sh": (command(EXPERTS, "--moe-layer-freq ([0]*3)"), "--moe-layer-freq"),
+    "empty.sh": ("", "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_message_and_exit_2(tmp_path: Path, name: str) -> None:
+    text, said = BAD[name]
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    result = cli(tmp_path / name, "--gpu", "H100")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert name in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 4
+
+
+def test_a_binary_file_and_a_missing_one_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_bytes(b"\x7fELF\x00\x01\xff")
+    for name, said in (("a.sh", "is not text"), ("b.sh", "no such file")):
+        result = cli(tmp_path / name, "--gpu", "H100")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert said in result.stderr
+
+
+def test_a_missing_gpu_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(command(), encoding="utf-8")
+    result = cli(tmp_path / "a.sh")
+    assert result.exit_code == 2
+    assert "--gpu H100" in result.stderr
+
+
+def test_options_for_launch_files_are_refused_with_a_runs_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("model: llama-2-7b\n", encoding="utf-8")
+    result = cli(tmp_path / "a.yaml", "--gpu", "H100")
+    assert result.exit_code == 2
+    assert "--gpu" in result.stderr
+
+
+# --- there and back ----------------------------------------------------------------------------------
+
+SOLVED = ["70b_3T_60days", "deepseek_v2_8T_1024h800", "llama7b_2T_256h800", "moe_1.8T_15T"]
+DECISIONS = (
+    "tp",
+    "cp",
+    "pp",
+    "vpp",
+    "ep",
+    "micro_batch",
+    "global_batch",
+    "num_gpus",
+    "precision",
+    "sequence_parallel",
+)
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_an_exported_plan_is_read_back_as_the_same_plan(tmp_path: Path, name: str) -> None:
+    file = ROOT / "solutions" / f"{name}.yaml"
+    exported = CliRunner().invoke(app, ["export", str(file), "--to", "megatron", "--output", str(tmp_path)])
+    assert exported.exit_code == 0, exported.output
+    plan = yaml.safe_load(file.read_text(encoding="utf-8"))["plans"][0]
+    (found,) = read_launches(tmp_path / "launch.sh", Given(gpu=plan["decisions"]["gpu"]))
+    for decision in DECISIONS:
+        assert (found.written.get(decision) or 1) == (plan["decisions"][decision] or 1), decision
+    assert found.written["zero_stage"] == plan["decisions"]["zero"]
+    assert found.written["recompute"] == plan["decisions"]["recompute"]
+    result = report(found)
+    assert result["step_time_s"] == pytest.approx(plan["estimate"]["step_time_s"], rel=1e-6)
+    assert [each for each in result["findings"] if each["level"] == "error"] == []
+
+
+def test_the_run_as_it_was_read_is_a_runs_file(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(command("--tensor-model-parallel-size 2 --sequence-parallel"), encoding="utf-8")
+    (row,) = json.loads(cli(file, "--gpu", "H100", "--format", "json", "--no-better").stdout)
+    runs = tmp_path / "run.yaml"
+    runs.write_text(yaml.safe_dump(row["run"]), encoding="utf-8")
+    (again,) = json.loads(cli(runs, "--format", "json").stdout)
+    assert again["step_time_s"] == row["step_time_s"]
+    assert again["memory_gib"] == row["memory_gib"]
+
+
+def test_a_setting_of_the_profile_that_is_none_is_refused() -> None:
+    run = {"model": "llama-2-7b", "gpu": "A100", "num_gpus": 8, "seq_len": 4096, "global_batch": 64}
+    refused = describe(run | {"profile_settings": {"data_parallel.gradient_byte": 2}})
+    assert isinstance(refused, RefusedRun)
+    assert "did you mean 'gradient_bytes'" in refused.error
+
+
+def test_a_better_plan_is_found_for_the_same_gpus(tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    text = command("--tensor-model-parallel-size 8 --sequence-parallel --pipeline-model-parallel-size 2")
+    file.write_text(text, encoding="utf-8")
+    result = cli(file, "--gpu", "H100", "--format", "json", "--time-limit", "20 s", "-q")
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    better = row["better"]
+    assert better["status"] == "optimal"
+    assert better["decisions"]["num_gpus"] == 16
+    assert better["decisions"]["global_batch"] == 128
+    assert better["step_time_s"] < row["step_time_s"]
+    assert better["time_saved"] == pytest.approx(1 - better["step_time_s"] / row["step_time_s"])
