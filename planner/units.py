@@ -23,8 +23,8 @@ SECONDS = {
 }
 CALENDAR = ("month", "months", "mo", "year", "years", "yr", "y", "quarter", "quarters")
 BYTES = {
-    **{"B": 1, "KB": 10**3, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+    **{"B": 1, "KB": 10**3, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50},
 }
 BITS = {
     f"{scale}{bit}": 10**power // 8 for scale, power in (("G", 9), ("T", 12)) for bit in ("b", "bit", "bits")
@@ -86,13 +86,13 @@ def batch(value: object) -> tuple[Decimal, str]:
 def money(value: object) -> float:
     """US dollars: 2M USD, $2M, 1,500,000 USD."""
     accepted = "an amount in US dollars such as 2M USD, $2M or 150k USD"
-    number, unit = _dollars(value, accepted)
+    number, unit = dollars_with_rest(value, accepted)
     if unit:
         raise Refused(f"found {shown(value)}", accepted, nearest(unit, ("USD",)))
     return float(within(number, value, accepted, MOST_DOLLARS))
 
 
-def _dollars(value: object, accepted: str) -> tuple[Decimal, str]:
+def dollars_with_rest(value: object, accepted: str) -> tuple[Decimal, str]:
     """An amount with its currency, and what follows the currency."""
     text = value.strip() if isinstance(value, str) else value
     leading = ""
@@ -117,7 +117,7 @@ def _dollars(value: object, accepted: str) -> tuple[Decimal, str]:
 def price(value: object) -> float:
     """USD per GPU-hour: 0.80 USD/gpu-hour, $2/gpu-hour."""
     accepted = "a price such as 2.00 USD/gpu-hour or $0.80/gpu-hour"
-    number, unit = _dollars(value, accepted)
+    number, unit = dollars_with_rest(value, accepted)
     unit = unit.lstrip("/ ").lower()
     if unit not in PER_GPU_HOUR:
         hint = "a price is per GPU and hour: USD/gpu-hour" if not unit or unit in SECONDS else ""
@@ -131,13 +131,13 @@ def price(value: object) -> float:
 def value_of_time(value: object) -> float:
     """USD per second from what finishing a day earlier is worth: 20k USD/day."""
     accepted = "what time is worth, such as 20k USD/day or 500 USD/h"
-    number, unit = _dollars(value, accepted)
+    number, unit = dollars_with_rest(value, accepted)
     if not unit.startswith("/") or unit[1:].strip() not in SECONDS:
         raise Refused(f"found {shown(value)}", accepted)
     return float(within(number, value, accepted, MOST_DOLLARS) / SECONDS[unit[1:].strip()])
 
 
-def duration(value: object) -> float:
+def duration(value: object, *, zero: bool = False) -> float:
     """Seconds: 60 days, 8 weeks, 36 h. Months and years are refused: their length is not fixed."""
     accepted = "a duration such as 60 days, 8 weeks or 36 h"
     number, unit = split(value, accepted)
@@ -155,7 +155,7 @@ def duration(value: object) -> float:
         )
     if unit.lower() not in SECONDS:
         raise Refused(f"found {shown(value)}", accepted, nearest(unit, SECONDS))
-    return float(within(number * SECONDS[unit.lower()], value, accepted, MOST_SECONDS))
+    return float(within(number * SECONDS[unit.lower()], value, accepted, MOST_SECONDS, zero=zero))
 
 
 def size(value: object) -> float:

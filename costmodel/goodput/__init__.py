@@ -1,0 +1,1 @@
+"""Goodput: the share of wall-clock time that trains. Failures, checkpoints, restarts, spare nodes."""

@@ -1,0 +1,82 @@
+"""Units of sites: power, electricity, carbon, money a year, lifetimes. Parsers and types that use them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+from typing import Annotated
+
+from planner.errors import Refused, nearest, shown
+from planner.numerals import split, within
+from planner.quantities import Quantity, written_duration
+from planner.units import dollars_with_rest, duration
+
+WATTS = {"W": 1, "kW": 10**3, "MW": 10**6}
+PER_KWH = {"kWh": Decimal(1), "MWh": Decimal("0.001")}
+GRAMS = {"g": Decimal(1), "kg": Decimal(1000), "t": Decimal(10**6)}
+YEARS = ("year", "years", "yr", "yrs", "y")
+MOST_WATTS = 1e10
+MOST_A_KWH = 100.0
+MOST_GRAMS = 5000.0
+MOST_YEARS = 50.0
+MOST_A_YEAR = 1e12
+
+
+def watts(value: object) -> float:
+    """Watts: 8.4 kW."""
+    accepted = "a power such as 8.4 kW or 700 W"
+    number, unit = split(value, accepted)
+    if unit not in WATTS:
+        raise Refused(f"found {shown(value)}", accepted, nearest(unit, WATTS) if unit else "")
+    return float(within(number * WATTS[unit], value, accepted, MOST_WATTS))
+
+
+def electricity(value: object) -> float:
+    """USD per kWh: 0.10 USD/kWh, $60/MWh."""
+    accepted = "a price of electricity such as 0.10 USD/kWh or 60 USD/MWh"
+    number, rest = dollars_with_rest(value, accepted)
+    unit = rest.lstrip("/ ")
+    if not rest.startswith("/") or unit not in PER_KWH:
+        raise Refused(f"found {shown(value)}", accepted, nearest(unit, PER_KWH) if unit else "")
+    return float(within(number * PER_KWH[unit], value, accepted, MOST_A_KWH, zero=True))
+
+
+def carbon(value: object) -> float:
+    """Grams of CO2-equivalent a kWh: 400 gCO2/kWh, 0.4 kgCO2/kWh, 0.4 t/MWh."""
+    accepted = "a carbon intensity such as 400 gCO2/kWh or 0.4 kgCO2/kWh"
+    number, unit = split(value, accepted)
+    mass, slash, energy = unit.replace(" ", "").partition("/")
+    for suffix in ("CO2eq", "CO2e", "CO2"):
+        mass = mass.removesuffix(suffix)
+    if not slash or mass not in GRAMS or energy not in PER_KWH:
+        raise Refused(f"found {shown(value)}", accepted)
+    return float(within(number * GRAMS[mass] * PER_KWH[energy], value, accepted, MOST_GRAMS, zero=True))
+
+
+def yearly(value: object) -> float:
+    """USD a year: 200k USD/year."""
+    accepted = "an amount a year such as 200k USD/year"
+    number, rest = dollars_with_rest(value, accepted)
+    if not rest.startswith("/") or rest[1:].strip().lower() not in YEARS:
+        raise Refused(f"found {shown(value)}", accepted, "say per year" if not rest else "")
+    return float(within(number, value, accepted, MOST_A_YEAR, zero=True))
+
+
+def lifetime(value: object) -> float:
+    """Years until a purchase is written off: 4 years."""
+    accepted = "a number of years such as 4 years"
+    number, unit = split(value, accepted)
+    if unit.lower() not in YEARS:
+        raise Refused(f"found {shown(value)}", accepted)
+    return float(within(number, value, accepted, MOST_YEARS))
+
+
+Watts = Annotated[float, Quantity(watts, lambda x: f"{x!r} W", ("8.4 kW", "700 W"))]
+Electricity = Annotated[float, Quantity(electricity, lambda x: f"{x!r} USD/kWh", ("0.10 USD/kWh",))]
+Carbon = Annotated[float, Quantity(carbon, lambda x: f"{x!r} gCO2/kWh", ("400 gCO2/kWh",))]
+Yearly = Annotated[float, Quantity(yearly, lambda x: f"{x!r} USD/year", ("200k USD/year",))]
+Lifetime = Annotated[float, Quantity(lifetime, lambda x: f"{x!r} years", ("4 years",))]
+Pause = Annotated[float, Quantity(partial(duration, zero=True), written_duration, ("3 min", "0 s"))]
+"""A duration that may be nothing."""
+Hours = Annotated[float, Quantity(duration, lambda x: f"{x / 3600!r} h", ("50000 h",))]
+"""A duration that everybody quotes in hours: time between failures."""
