@@ -13,23 +13,24 @@ import numpy as np
 from costmodel.estimate import Estimate as Prediction
 from costmodel.estimate import estimate
 from costmodel.pipeline import stage_split
+from costmodel.rates import stage_rates
 from costmodel.run import Run
-from costmodel.stage import stage_memory, stage_time
+from costmodel.stage import StageRates, stage_memory, stage_time
+from costmodel.step import assumed_rates
 from planner import __version__, solution
 from planner.confidence import band_of
 from planner.economics import DAY, run_dollars, run_seconds
-from planner.evaluate import run_of_candidates
 from planner.instance import Instance
-from planner.search import Plan, scalar_rates
-from planner.space import selective_modules
+from planner.keybook import run_of_rows
+from planner.search.rows import Plan
+from planner.space.values import selective_modules
 
 GIB = 2**30
 
 
 def run_of_plan(instance: Instance, plan: Plan) -> Run:
     """The cost model's noun for one plan."""
-    row = plan.row
-    return run_of_candidates(instance, int(row.pool[0]), int(row.selective[0]), row).take(0)
+    return run_of_rows(instance, plan.of("pool"), plan.of("family"), plan.row).take(0)
 
 
 def predicted(instance: Instance, plan: Plan) -> Prediction:
@@ -41,6 +42,15 @@ def predicted(instance: Instance, plan: Plan) -> Prediction:
         assume_mfu=instance.assume_mfu,
         nominal_parameters=instance.nominal_parameters,
     )
+
+
+def rates_of_plan(instance: Instance, plan: Plan) -> StageRates:
+    """Stage rates of one plan."""
+    run = run_of_plan(instance, plan)
+    rates = stage_rates(run)
+    if instance.assume_mfu is None:
+        return rates
+    return assumed_rates(rates, run, instance.assume_mfu, instance.nominal_parameters)
 
 
 def days_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:
@@ -109,7 +119,7 @@ def stages(instance: Instance, plan: Plan) -> tuple[solution.Stage, ...]:
     pp, vpp = int(plan.row.pp[0]), int(plan.row.vpp[0])
     layers, again = plan.stages.layers, plan.stages.recomputed
     split = stage_split(instance.architecture, pp, vpp, int(plan.row.m_high[0]), layers, again)
-    rates = scalar_rates(instance, plan.row)
+    rates = rates_of_plan(instance, plan)
     memory, time = stage_memory(rates, split), stage_time(rates, split)
     kinds = instance.architecture.kinds
     return tuple(
@@ -158,11 +168,12 @@ def catalogue_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def provenance(problem_hash: str) -> solution.Provenance:
-    """What an answer depends on: version, problem, facts, libraries."""
+def provenance(problem_hash: str, files: dict[str, str] | None = None) -> solution.Provenance:
+    """What an answer depends on: version, problem, files it names, facts, libraries."""
     return solution.Provenance(
         planner=__version__,
         problem_hash=problem_hash,
         catalogue=catalogue_hash(),
+        files=files or {},
         versions={name: version(name) for name in ("ortools", "numpy")},
     )

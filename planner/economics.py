@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costmodel.money import dollars
 from planner.instance import Instance, Limits, Term
-from planner.space import Groups
+from planner.space.columns import Groups
 
 Array = NDArray[Any]
 DAY = 86400.0
@@ -38,6 +38,13 @@ class Economy:
             rows.num_gpus.astype(float),
         )
 
+    @classmethod
+    def of_columns(cls, instance: Instance, pool: int, tokens_per_step: Array, num_gpus: Array) -> Economy:
+        """Of layouts of one pool, from columns that broadcast."""
+        of = instance.pools[pool]
+        rent = np.asarray(dollars(num_gpus, 1 / DAY, of.price))
+        return cls(instance.tokens / tokens_per_step, rent, np.asarray(of.committed), num_gpus)
+
     def take(self, index: Array) -> Economy:
         return Economy(*(getattr(self, f.name)[index] for f in fields(self)))
 
@@ -58,6 +65,14 @@ class Economy:
         return self.rent * np.maximum(self.seconds(step), self.committed)
 
 
+    def longest(self, seconds: Any, cost: Any) -> Array:
+        """The longest step whose run takes at most so many seconds and costs at most so much.
+
+        Of a committed window it only counts that the rent of the run itself is within `cost`.
+        """
+        return np.minimum(seconds, cost / self.rent) / self.seconds_per_step
+
+
 def run_seconds(instance: Instance, rows: Groups, step: Array) -> Array:
     """Seconds of the whole run: tokens / tokens a step x seconds a step."""
     return Economy.of(instance, rows).seconds(step)
@@ -69,14 +84,30 @@ def run_dollars(instance: Instance, rows: Groups, seconds: Array) -> Array:
     return economy.rent * np.maximum(seconds, economy.committed)
 
 
+def outside(limits: Limits, seconds: Array, cost: Array) -> tuple[Array, Array]:
+    """Runs that break the deadline, and runs that break the budget."""
+    late = np.zeros(np.shape(seconds), dtype=bool) if limits.deadline is None else seconds > limits.deadline
+    dear = np.zeros(np.shape(cost), dtype=bool) if limits.budget is None else cost > limits.budget
+    return late, dear
+
+
 def within(limits: Limits, economy: Economy, step: Array) -> Array:
     """Rows that meet deadline and budget."""
-    ok = np.isfinite(step)
-    if limits.deadline is not None:
-        ok &= economy.seconds(step) <= limits.deadline
-    if limits.budget is not None:
-        ok &= economy.dollars(step) <= limits.budget
-    return ok
+    late, dear = outside(limits, economy.seconds(step), economy.dollars(step))
+    return np.isfinite(step) & ~late & ~dear
+
+
+def first_key(
+    objective: tuple[tuple[Term, float], ...], lexicographic: bool, seconds: Array, dollars: Array
+) -> Array:
+    """The most important sort key of runs: the first goal, or the weighted sum in dollars."""
+    terms = {"time": seconds, "cost": dollars}
+    if lexicographic:
+        return terms[objective[0][0]]
+    weight = {"cost": 1.0, "time": 1 / DAY}
+    return sum(
+        (terms[name] * weight[name] * factor for name, factor in objective), np.zeros(np.shape(seconds))
+    )
 
 
 def keys(
@@ -84,17 +115,10 @@ def keys(
 ) -> tuple[Array, ...]:
     """Sort keys of plans, most important first: the objective, then time, then fewer GPUs."""
     seconds = economy.seconds(step)
-    terms = {"time": seconds}
-    if any(name == "cost" for name, _ in objective):
-        terms["cost"] = economy.dollars(step)
-    if lexicographic:
-        first = tuple(terms[name] for name, _ in objective)
-    else:
-        weight = {"cost": 1.0, "time": 1 / DAY}
-        first = (
-            sum((terms[name] * weight[name] * factor for name, factor in objective), np.zeros(len(step))),
-        )
-    return (*first, seconds, economy.num_gpus)
+    priced = any(name == "cost" for name, _ in objective)
+    cost = economy.dollars(step) if priced else seconds
+    more = [{"time": seconds, "cost": cost}[name] for name, _ in objective[1:]] if lexicographic else []
+    return (first_key(objective, lexicographic, seconds, cost), *more, seconds, economy.num_gpus)
 
 
 def no_worse(columns: tuple[Array, ...], achieved: tuple[Array, ...]) -> Array:

@@ -1,62 +1,47 @@
-"""Estimates of candidates: the plain split's time and memory, and a bound no split can beat.
+"""The plain split of candidates: its time and memory, without and with every layer recomputed.
 
-The same cost functions that price one plan price a block of rows here. What depends on few
-decisions is computed once a distinct key and gathered: layer times by (tp, cp, ep, etp,
-micro_batch), stage layouts by (pp, vpp, micro-batches in flight).
+The same cost functions that price one plan price a block of rows here; stage layouts are computed once
+for each distinct (pp, vpp, micro-batches in flight).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
-from costmodel.layer import LayerCost, layer_cost
-from costmodel.memory.layer_memory import LayerMemory, layer_memory
-from costmodel.pipeline import plain_layers, saturating_microbatches, stage_split
-from costmodel.rates import stage_rates
-from costmodel.run import Run
-from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory
-from costmodel.step import assumed_rates, step_time
-from costmodel.transfer import hop_time, steady_transfer
-from planner.bound import quick_bound, whole_model
-from planner.instance import Instance
-from planner.space import Candidates, Groups, selective_modules
+from costmodel.pipeline import plain_layers, stage_split
+from costmodel.stage import StageRates, StageSplit, stage_memory
+from costmodel.step import step_time
+from planner.keybook import KeyBook, gather
+from planner.space.columns import ALL, SOME, Candidates, families
 
 Array = NDArray[Any]
-T = TypeVar("T")
 BLOCK = 1 << 15
 """Rows that are priced together: the working set of a block stays in cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimates:
-    """One entry a row, at its largest number of micro-batches."""
+class Figures:
+    """Plain splits of rows at their largest number of micro-batches; inf where a family has none."""
 
-    bound: Array
-    """Seconds of a step that no stage assignment can beat."""
     plain: Array
-    """Seconds of a step with the plain split and no full recompute."""
+    """Seconds of a step with no layer recomputed in full."""
     plain_memory: Array
     """Bytes of its fullest rank."""
     recomputed: Array
-    """Seconds of a step with the plain split and every layer recomputed (inf if it is selective)."""
+    """The same with every layer recomputed."""
     recomputed_memory: Array
 
-    def take(self, index: Array | slice) -> Estimates:
-        return Estimates(*(getattr(self, f.name)[index] for f in fields(self)))
-
-    @staticmethod
-    def concatenate(parts: list[Estimates]) -> Estimates:
-        return Estimates(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Estimates)))
-
-    @staticmethod
-    def empty() -> Estimates:
-        return Estimates(*(np.empty(0) for _ in fields(Estimates)))
+    def fitting(self, limit: Array) -> tuple[Array, Array]:
+        """The quicker one that fits `limit` bytes, inf if neither does, and whether it recomputes."""
+        none = np.where(self.plain_memory <= limit, self.plain, np.inf)
+        full = np.where(self.recomputed_memory <= limit, self.recomputed, np.inf)
+        return np.minimum(none, full), full < none
 
 
 def distinct(columns: list[Array]) -> tuple[Array, Array]:
@@ -74,76 +59,6 @@ def distinct(columns: list[Array]) -> tuple[Array, Array]:
     first = np.zeros(int(code.max()) + 1, dtype=np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     return first, code
-
-
-def gather(record: T, index: Array) -> T:
-    """A dataclass of arrays (or of such dataclasses) with the entries of `index`."""
-    values = {f.name: getattr(record, f.name) for f in fields(record)}  # type: ignore[arg-type]
-    return type(record)(
-        **{
-            # np.take is many times faster than [] on rows of several kinds.
-            name: np.take(value, index, axis=0)
-            if isinstance(value, np.ndarray)
-            else (gather(value, index) if hasattr(value, "__dataclass_fields__") else value)
-            for name, value in values.items()
-        }
-    )
-
-
-def run_of(instance: Instance, pool: int, selective: int, rows: Groups, vpp: Any, zero: Any) -> Run:
-    """The cost model's noun for rows that share a pool and a recompute family."""
-    modules = selective_modules(instance.architecture) if selective else frozenset[str]()
-    return Run(
-        architecture=instance.architecture,
-        gpu=instance.pools[pool].gpu,
-        fabric=instance.pools[pool].fabric,
-        stack=instance.stack,
-        seq_len=instance.seq_len,
-        precision=instance.precision,
-        recompute_modules=modules,
-        tp=rows.tp,
-        cp=rows.cp,
-        pp=rows.pp,
-        vpp=vpp,
-        dp=rows.dp,
-        ep=rows.ep,
-        etp=rows.etp,
-        micro_batch=rows.micro_batch,
-        num_microbatches=rows.m_high,
-        zero=zero,
-    )
-
-
-def run_of_candidates(instance: Instance, pool: int, selective: int, rows: Candidates) -> Run:
-    """The same for rows that are written down."""
-    return run_of(instance, pool, selective, rows, rows.vpp, rows.zero)
-
-
-@dataclass(frozen=True, slots=True)
-class LayerKeys:
-    """Layer costs and bytes of the distinct layer keys of rows, and the key of each row."""
-
-    cost: LayerCost
-    memory: LayerMemory | None
-    key: Array
-
-    @classmethod
-    def of(
-        cls, instance: Instance, pool: int, selective: int, rows: Groups, memory: bool = True
-    ) -> LayerKeys:
-        first, key = distinct([rows.tp, rows.cp, rows.ep, rows.etp, rows.micro_batch])
-        run = run_of(instance, pool, selective, rows.take(first), 1, 0)
-        return cls(layer_cost(run), layer_memory(run) if memory else None, key)
-
-
-def rates_of(instance: Instance, run: Run, keys: LayerKeys, at: Any = slice(None)) -> StageRates:
-    """Stage rates of a run whose rows are those of `keys` at `at`, or those that reproduce an assumed MFU."""
-    key = keys.key[at]
-    layer_bytes = None if keys.memory is None else keys.memory.take(key)
-    rates = stage_rates(run, keys.cost.take(key), keys.memory is not None, layer_bytes)
-    if instance.assume_mfu is None:
-        return rates
-    return assumed_rates(rates, run, instance.assume_mfu, instance.nominal_parameters)
 
 
 @cache
@@ -213,134 +128,30 @@ def fully_recomputed(split: StageSplit) -> StageSplit:
     )
 
 
-def families(rows: Groups) -> list[tuple[int, int, Array]]:
-    """(pool, selective, indices) of rows that can be priced together."""
-    code = rows.pool * 2 + rows.selective
-    return [(int(value) // 2, int(value) % 2, np.flatnonzero(code == value)) for value in np.unique(code)]
+def evaluate(book: KeyBook, candidates: Candidates) -> Figures:
+    """Figures of all rows, in blocks."""
+    columns = {f.name: np.full(len(candidates), np.inf) for f in fields(Figures)}
+    for pool, family, rows in families(candidates):
+        for start in range(0, len(rows), BLOCK):
+            at = rows[start : start + BLOCK]
+            of = candidates.take(at)
+            figures = plain_figures(book, of, family, book.rates(of, pool, family))
+            for f in fields(Figures):
+                columns[f.name][at] = getattr(figures, f.name)
+    return Figures(**columns)
 
 
-def gpu_seconds_per_token(instance: Instance, keys: Groups) -> Array:
-    """Least GPU-seconds a token with each layer key: layers alone, no bubble, perfectly balanced."""
-    layers = layer_totals(instance.architecture)
-    least = np.empty(len(keys))
-    for pool, selective, of in families(keys):
-        some = keys.take(of)
-        # Replicas share the work of a token; as many as the experts need to have ranks at all.
-        rows = replace(some, dp=some.ep * some.etp)
-        run = run_of(instance, pool, selective, rows, 1, 0)
-        rates = rates_of(instance, run, LayerKeys.of(instance, pool, selective, rows, memory=False))
-        work = whole_model(rates.work, layers) if instance.assume_mfu is None else rates.fixed
-        least[of] = work * run.num_gpus / run.tokens_per_step
-    return least
+def plain_figures(book: KeyBook, rows: Candidates, family: int, rates: StageRates) -> Figures:
+    """Figures of rows of one recompute family, from their rates."""
+    saturated = np.minimum(rows.m_high, np.where(rows.vpp == 1, rows.pp, 2 * rows.pp))
+    first, key = distinct([rows.pp, rows.vpp, saturated])
+    table = split_table(book.instance.architecture, rows.pp[first], rows.vpp[first], saturated[first])
+    split, none = gather(table, key), np.full(len(rows), np.inf)
+    plain = (none, none) if family == ALL else _priced(rates, split, rows)
+    full = _priced(rates, fully_recomputed(split), rows) if family in (SOME, ALL) else (none, none)
+    return Figures(*plain, *full)
 
 
-def layer_totals(architecture: Architecture) -> Array:
-    """Layers of each kind in the whole model."""
-    pattern = architecture.pattern()
-    return np.array([pattern.count(kind) for kind in architecture.kinds])
-
-
-def group_bounds(instance: Instance, rows: Groups) -> Array:
-    """Seconds of a step at `m_high` that no schedule, ZeRO stage or stage assignment of a group can beat."""
-    layers = layer_totals(instance.architecture)
-    bound = np.full(len(rows), np.inf)
-    for pool, selective, family in families(rows):
-        keys = LayerKeys.of(instance, pool, selective, rows.take(family), memory=False)
-        for start in range(0, len(family), BLOCK):
-            at = np.arange(start, min(start + BLOCK, len(family)))
-            for stages, of_stages in sharded_alike(instance, rows.take(family[at])):
-                here = at[of_stages]
-                of = rows.take(family[here])
-                rates = group_rates(instance, pool, selective, of, stages, keys, here)
-                most = np.maximum(instance.architecture.layers // of.pp, 1)
-                least = quick_bound(rates, layers, of.pp, most, of.m_high, chunks=1, again=1 - selective)
-                bound[family[here]] = np.minimum(bound[family[here]], least)
-    return bound
-
-
-def sharded_alike(instance: Instance, rows: Groups) -> list[tuple[tuple[int, ...], Array]]:
-    """ZeRO stages that one bound covers, with the rows that may have them (see space.zero_stages).
-
-    With a pipeline stages 0 and 1 differ only in what a step ends with and in what they hold; without
-    one each stage has its own traffic in a micro-batch.
-    """
-    sharded, piped = rows.cp * rows.dp > 1, rows.pp > 1
-    parts = [((0,), ~sharded), ((0, 1), sharded & piped), *(((zero,), sharded & ~piped) for zero in range(4))]
-    permits = instance.narrowing.permits
-    allowed = [(tuple(z for z in stages if permits("zero", z)), np.flatnonzero(of)) for stages, of in parts]
-    return [(stages, of) for stages, of in allowed if stages and len(of)]
-
-
-def group_rates(
-    instance: Instance,
-    pool: int,
-    selective: int,
-    rows: Groups,
-    stages: tuple[int, ...],
-    keys: LayerKeys,
-    at: Any = slice(None),
-) -> StageRates:
-    """Rates that no schedule of groups undercuts with these ZeRO stages: one or two chunks transfer least."""
-    of = [rates_of(instance, run_of(instance, pool, selective, rows, 1, zero), keys, at) for zero in stages]
-    interleaved = run_of(instance, pool, selective, rows, 2, stages[0])
-    rates = replace(
-        of[0], p2p_steady=np.minimum(of[0].p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
-    )
-    names = ("reduce", "gather", "optimizer", "states", "working", "loss")
-    return (
-        replace(rates, **{name: least([getattr(r, name) for r in of]) for name in names}) if of[1:] else rates
-    )
-
-
-def least(values: list[Any]) -> Any:
-    """The smallest of arrays, or of per-layer quantities part by part."""
-    if isinstance(values[0], PerLayer):
-        return PerLayer(*(least([getattr(v, f.name) for v in values]) for f in fields(PerLayer)))
-    return np.minimum.reduce(values)
-
-
-def evaluate(instance: Instance, candidates: Candidates) -> Estimates:
-    """Estimates of all rows, in blocks."""
-    columns = {f.name: np.full(len(candidates), np.inf) for f in fields(Estimates)}
-    for pool, selective, rows in families(candidates):
-        of_family(instance, pool, selective, candidates, rows, columns)
-    return Estimates(**columns)
-
-
-def of_family(
-    instance: Instance,
-    pool: int,
-    selective: int,
-    candidates: Candidates,
-    rows: Array,
-    columns: dict[str, Array],
-) -> None:
-    """Prices the rows of one pool and recompute family into `columns`."""
-    part = candidates.take(rows)
-    keys = LayerKeys.of(instance, pool, selective, part)
-    saturated = np.minimum(part.m_high, np.where(part.vpp == 1, part.pp, 2 * part.pp))
-    split_rows, split_key = distinct([part.pp, part.vpp, saturated])
-    table = split_table(
-        instance.architecture, part.pp[split_rows], part.vpp[split_rows], saturated[split_rows]
-    )
-    for start in range(0, len(rows), BLOCK):
-        block = slice(start, start + BLOCK)
-        of = part.take(block)
-        rates = rates_of(instance, run_of_candidates(instance, pool, selective, of), keys, block)
-        split = gather(table, split_key[block])
-        at = rows[block]
-        columns["bound"][at] = quick_bound(
-            rates, split.total_layers, of.pp, of.vpp, of.m_high, of.vpp, again=1 - selective
-        )
-        columns["plain"][at] = step_time(rates, split, of.m_high, of.pp, of.vpp).total
-        columns["plain_memory"][at] = stage_memory(rates, split).max(axis=-1)
-        if not selective:
-            full = fully_recomputed(split)
-            columns["recomputed"][at] = step_time(rates, full, of.m_high, of.pp, of.vpp).total
-            columns["recomputed_memory"][at] = stage_memory(rates, full).max(axis=-1)
-
-
-def next_fewer_microbatches(pp: int, vpp: int, num_microbatches: int) -> int:
-    """The next smaller number of micro-batches that needs less memory (it may be 0)."""
-    step = pp if vpp > 1 else 1
-    return min(num_microbatches - step, saturating_microbatches(pp, vpp) - step)
+def _priced(rates: StageRates, split: StageSplit, rows: Candidates) -> tuple[Array, Array]:
+    step = step_time(rates, split, rows.m_high, rows.pp, rows.vpp).total
+    return step, stage_memory(rates, split).max(axis=-1)

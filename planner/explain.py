@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from costmodel.estimate import Estimate as Prediction
 from costmodel.pipeline import plain_layers
 from planner.answer import GIB, days_and_dollars, predicted
-from planner.instance import Instance, Narrowing
+from planner.economics import Economy
+from planner.instance import Instance
+from planner.keybook import KeyBook, one_microbatch_count
 from planner.relax import why_none
-from planner.search import Goal, Mask, Plan, Table, achieved, best, priced
+from planner.search import Mask, Plan, Table, best_each, priced
+from planner.search.goal import differs, in_families
 from planner.solution import Reason
-from planner.space import Groups
+from planner.space.values import recompute_families, recompute_modes
 from planner.stages import StagePlan
 
 Array = NDArray[Any]
@@ -59,47 +63,26 @@ class Question:
     decision: str
     chosen: Any
     value: Callable[[Plan], Any]
-    mask: Callable[[Groups], Array]
-    modes: frozenset[str] | None = None
-    narrowed: Narrowing | None = None
-    """Decides otherwise by itself, with better bounds than a mask has."""
+    mask: Mask
 
 
 def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
     """One question for each decision that the problem leaves open."""
-    row = plan.row
-
-    def differs(name: str) -> Callable[[Groups], Array]:
-        chosen = int(getattr(row, name)[0])
-        # A group stands for every vpp and ZeRO stage: it always holds some that differ.
-        return lambda rows: (
-            getattr(rows, name) != chosen if hasattr(rows, name) else np.ones(len(rows), dtype=bool)
-        )
-
-    def value(name: str) -> Callable[[Plan], int]:
-        return lambda plan: int(getattr(plan.row, name)[0])
-
-    allowed = instance.narrowing.allowed
+    allowed, modes = instance.narrowing.allowed, recompute_modes(instance)
+    usual = recompute_families(modes)
     moe = ("ep", "etp") if instance.architecture.moe else ()
-    for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch"):
+    for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch", "zero"):
         if len(allowed.get(name, (0, 1))) > 1:
-            yield Question(name, int(getattr(row, name)[0]), value(name), differs(name))
-    zero = int(row.zero[0])
-    others = tuple(z for z in allowed.get("zero", (0, 1, 2, 3)) if z != zero)
-    if others:
-        narrowed = Narrowing(allowed | {"zero": others})
-        yield Question("zero", zero, value("zero"), differs("zero"), narrowed=narrowed)
-    modes = frozenset(str(mode) for mode in allowed.get("recompute", ("none", "selective", "full")))
+            mask = in_families(usual, differs(name, plan.of(name)))
+            yield Question(name, plan.of(name), partial(Plan.of, decision=name), mask)
     mode = mode_of(plan)
     if modes - {mode}:
-        yield Question(
-            "recompute", mode, mode_of, lambda rows: np.ones(len(rows), dtype=bool), modes - {mode}
-        )
+        yield Question("recompute", mode, mode_of, in_families(recompute_families(modes - {mode})))
 
 
 def mode_of(plan: Plan) -> str:
     """The recompute mode as a launch file would name it."""
-    if plan.row.selective[0]:
+    if plan.of("selective"):
         return "selective"
     return "full" if any(plan.stages.recomputed) else "none"
 
@@ -116,7 +99,8 @@ class Account:
     """Dollars or days of the run by part of the step."""
 
     @classmethod
-    def of(cls, instance: Instance, plan: Plan) -> Account:
+    def of(cls, book: KeyBook, plan: Plan) -> Account:
+        instance = book.instance
         days, cost = days_and_dollars(instance, plan)
         of = predicted(instance, plan)
         pool = instance.pools[int(plan.row.pool[0])]
@@ -131,20 +115,23 @@ def by_money(instance: Instance) -> bool:
     return instance.objective[0][0] == "cost"
 
 
-def reasons(table: Table, goal: Goal, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Reason, ...]:
+def reasons(table: Table, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Reason, ...]:
     """A reason for every open decision, from the best plan that decides otherwise.
 
     `others` are the runner-ups of the other GPU types, which answer for the GPU type.
     """
-    mine = Account.of(table.instance, plan)
-    found = gpu_reason(table.instance, mine, others)
-    found += [answer(table, goal, mine, question) for question in questions(table.instance, plan)]
+    mine = Account.of(table.book, plan)
+    asked = list(questions(table.instance, plan))
+    answers = best_each(table, [question.mask for question in asked])
+    found = gpu_reason(table.book, mine, others)
+    found += [answer(table, mine, *pair) for pair in zip(asked, answers, strict=True)]
     found += [reason for reason in (microbatch_reason(table, mine), stage_reason(table, mine)) if reason]
     return tuple(found)
 
 
-def gpu_reason(instance: Instance, mine: Account, others: tuple[RunnerUp, ...]) -> list[Reason]:
+def gpu_reason(book: KeyBook, mine: Account, others: tuple[RunnerUp, ...]) -> list[Reason]:
     """The best plan of another GPU type, by the objective, or why no other type has one."""
+    instance = book.instance
     if not others:
         return []
     chosen = instance.pools[int(mine.plan.row.pool[0])].gpu.name
@@ -155,7 +142,7 @@ def gpu_reason(instance: Instance, mine: Account, others: tuple[RunnerUp, ...]) 
         return [Reason(decision="gpu", chosen=chosen, because=others[0].limit, text=text)]
     first = min(ready, key=lambda other: other.key)
     assert first.found is not None
-    return [compared(instance, mine, Account.of(instance, first.found), "gpu", chosen, first.gpu)]
+    return [compared(instance, mine, Account.of(book, first.found), "gpu", chosen, first.gpu)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,53 +156,38 @@ class RunnerUp:
     why: str = ""
 
 
-def runner_ups(table: Table, goal: Goal, plan: Plan) -> tuple[RunnerUp, ...]:
+def runner_ups(table: Table, plan: Plan) -> tuple[RunnerUp, ...]:
     """One for each GPU type that was not chosen."""
     instance = table.instance
-    chosen = instance.pools[int(plan.row.pool[0])].gpu.name
+    chosen = instance.pools[plan.of("pool")].gpu.name
+    names = [name for name in dict.fromkeys(pool.gpu.name for pool in instance.pools) if name != chosen]
+    usual = recompute_families(recompute_modes(instance))
+    masks = [in_families(usual, of_type(instance, name)) for name in names]
     found = []
-    for name in dict.fromkeys(pool.gpu.name for pool in instance.pools):
-        if name == chosen:
-            continue
-        indices = np.array([i for i, pool in enumerate(instance.pools) if pool.gpu.name == name])
-
-        def of_type(rows: Groups, indices: Array = indices) -> Array:
-            return np.isin(rows.pool, indices)
-
-        other = best(table, goal, of_type)
+    for name, mask, other in zip(names, masks, best_each(table, masks) if masks else (), strict=True):
         if other is None:
-            found.append(RunnerUp(name, None, (), *why_none(table, goal, of_type)))
+            found.append(RunnerUp(name, None, (), *why_none(table, mask)))
         else:
-            key = tuple(float(column[0]) for column in achieved(table, goal, other))
-            found.append(RunnerUp(name, other, key))
+            keys = table.goal.keys(Economy.of(instance, other.row), np.array([other.step]))
+            found.append(RunnerUp(name, other, tuple(float(key[0]) for key in keys)))
     return tuple(found)
 
 
-def answer(table: Table, goal: Goal, mine: Account, question: Question) -> Reason:
+def of_type(instance: Instance, name: str) -> Mask:
+    """Lets through rows of one GPU type."""
+    indices = [i for i, pool in enumerate(instance.pools) if pool.gpu.name == name]
+    return lambda rows: np.isin(rows.pool, indices)
+
+
+def answer(table: Table, mine: Account, question: Question, other: Plan | None) -> Reason:
     """What the best plan that decides otherwise would change."""
-    asked = goal
-    if question.modes is not None:
-        table, asked = table.fresh(), replace(goal, modes=question.modes)
-    if question.narrowed is not None:
-        table = Table.of(replace(table.instance, narrowing=question.narrowed), goal.limits)
-    other = nearest(table, asked, question.mask, mine.plan)
     if other is None:
-        because, text = why_none(table, asked, question.mask)
+        because, text = why_none(table, question.mask)
         name = label(question.decision)
         sentence = f"{name} {question.chosen}: no plan that decides otherwise is within the limits; {text}."
         return Reason(decision=question.decision, chosen=question.chosen, because=because, text=sentence)
-    theirs = Account.of(table.instance, other)
+    theirs = Account.of(table.book, other)
     return compared(table.instance, mine, theirs, question.decision, question.chosen, question.value(other))
-
-
-def nearest(table: Table, goal: Goal, mask: Mask, plan: Plan) -> Plan | None:
-    """search.best, looking first among plans not much worse than the chosen one: it is likely there."""
-    value = float(achieved(table, goal, plan)[0][0])
-    for factor in (1.03, 1.2, np.inf):
-        other = best(table, replace(goal, at_most=factor * value), mask)
-        if other is not None:
-            return other
-    return None
 
 
 def label(decision: str) -> str:
@@ -297,9 +269,8 @@ def microbatch_reason(table: Table, mine: Account) -> Reason | None:
     sequences = int(row.micro_batch[0] * row.dp[0])
     if fewer < 1 or sequences * fewer < instance.min_batch or (wanted and len(wanted) == 1):
         return None
-    count = np.array([fewer])
-    other = priced(instance, replace(row, m_low=count, m_high=count), plan.stages)
-    theirs = Account.of(instance, other)
+    other = priced(table.book, one_microbatch_count(row, fewer), plan.stages)
+    theirs = Account.of(table.book, other)
     return compared(instance, mine, theirs, "num_microbatches", int(row.m_high[0]), fewer)
 
 
@@ -314,8 +285,8 @@ def stage_reason(table: Table, mine: Account) -> Reason | None:
     chosen, other = sizes(plan.stages.layers), sizes(even)
     if even == plan.stages.layers:
         return None
-    alternative = priced(instance, row, StagePlan(even, again))
-    return compared(instance, mine, Account.of(instance, alternative), "stages", chosen, other)
+    alternative = priced(table.book, row, StagePlan(even, again))
+    return compared(instance, mine, Account.of(table.book, alternative), "stages", chosen, other)
 
 
 def sizes(layers: tuple[int, ...]) -> str:

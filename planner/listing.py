@@ -17,9 +17,14 @@ from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
 from planner.economics import DAY, Economy, keys, within
-from planner.evaluate import BLOCK, evaluate, gpu_seconds_per_token, group_bounds
+from planner.evaluate import BLOCK, evaluate
 from planner.instance import Instance
-from planner.space import Candidates, Groups, expand, groups, layer_keys, selective_modules
+from planner.keybook import KeyBook
+from planner.search import Table, goal_of
+from planner.search.rows import memory_limits
+from planner.space.columns import ALL, NONE, SELECTIVE, SOME, Candidates, Groups
+from planner.space.layouts import expand
+from planner.space.values import recompute_families, recompute_modes, selective_modules
 
 Array = NDArray[Any]
 GIB = 2**30
@@ -52,26 +57,25 @@ class Listed:
 
 def listed(instance: Instance) -> Iterator[Listed]:
     """All candidates that satisfy the limits, a block at a time."""
+    book = KeyBook.of(instance, recompute_families(recompute_modes(instance)))
     for some in promising_groups(instance):
         for start in range(0, len(some), GROUPS):
             rows = expand(instance, some.take(slice(start, start + GROUPS)))
-            for of in by_microbatches(instance, rows):
-                yield from satisfying(instance, of)
+            for of in by_microbatches(book, rows):
+                yield from satisfying(book, of)
 
 
 def promising_groups(instance: Instance) -> Iterator[Groups]:
-    """Layouts that could meet deadline and budget: of the others not even a bound does."""
-    for pool in instance.pools:
-        every = layer_keys(instance, pool)
-        for start in range(0, len(every), KEYS):
-            some = every.take(slice(start, start + KEYS))
-            at_least = np.ones(len(some), dtype=np.int64)
-            if instance.limits.deadline is not None:
-                least = instance.tokens * gpu_seconds_per_token(instance, some) / instance.limits.deadline
-                at_least = np.maximum(np.ceil(least * (1 - 1e-12)).astype(np.int64), 1)
-            rows = groups(instance, some, at_least)
-            if len(rows):
-                yield rows.take(affordable(instance, rows, group_bounds(instance, rows)))
+    """Layouts that could meet deadline, budget and memory: of the others not even a bound does."""
+    families = recompute_families(recompute_modes(instance))
+    every = Table.of(instance, goal_of(instance), families)
+    keys = np.flatnonzero(every.least_of_keys().within)
+    for start in range(0, len(keys), KEYS):
+        table = Table.of(instance, goal_of(instance), families)
+        table.list_pipelines(keys[start : start + KEYS])
+        table.open(np.flatnonzero(table.least_of_pipelines().within), np.inf)
+        if len(table.groups):
+            yield table.groups.rows
 
 
 def affordable(instance: Instance, rows: Groups, step: Array) -> Array:
@@ -79,7 +83,7 @@ def affordable(instance: Instance, rows: Groups, step: Array) -> Array:
     return np.flatnonzero(within(instance.limits, Economy.of(instance, rows), step))
 
 
-def by_microbatches(instance: Instance, rows: Candidates) -> Iterator[Candidates]:
+def by_microbatches(book: KeyBook, rows: Candidates) -> Iterator[Candidates]:
     """The rows once for each number of micro-batches, in blocks.
 
     The time a token falls with their number, so that a row which is too slow or too dear at its largest
@@ -87,8 +91,8 @@ def by_microbatches(instance: Instance, rows: Candidates) -> Iterator[Candidates
     """
     if not len(rows):
         return
-    figures = evaluate(instance, rows)
-    index = affordable(instance, rows, np.minimum(figures.plain, figures.recomputed))
+    figures = evaluate(book, rows)
+    index = affordable(book.instance, rows, np.minimum(figures.plain, figures.recomputed))
     for start in range(0, len(index), GROUPS):
         part = rows.take(index[start : start + GROUPS])
         step = np.where(part.vpp > 1, part.pp, 1)
@@ -101,21 +105,17 @@ def by_microbatches(instance: Instance, rows: Candidates) -> Iterator[Candidates
             yield replace(part.take(which[at]), m_low=m[at], m_high=m[at])
 
 
-def satisfying(instance: Instance, rows: Candidates) -> Iterator[Listed]:
+def satisfying(book: KeyBook, rows: Candidates) -> Iterator[Listed]:
     """The rows of each recompute mode that is allowed and with which they are within the limits."""
-    figures, permits = evaluate(instance, rows), instance.narrowing.permits
+    figures, instance = evaluate(book, rows), book.instance
     modes = {
-        "none": (rows.selective == 0, figures.plain, figures.plain_memory),
-        "selective": (rows.selective == 1, figures.plain, figures.plain_memory),
-        "full": (rows.selective == 0, figures.recomputed, figures.recomputed_memory),
+        "none": ((SOME, NONE), figures.plain, figures.plain_memory),
+        "selective": ((SELECTIVE,), figures.plain, figures.plain_memory),
+        "full": ((SOME, ALL), figures.recomputed, figures.recomputed_memory),
     }
-    room = np.array([pool.memory_limit(instance.limits.memory_headroom) for pool in instance.pools])[
-        rows.pool
-    ]
-    for mode, (of_mode, step, memory) in modes.items():
-        if not permits("recompute", mode):
-            continue
-        fitting = np.flatnonzero(of_mode & (memory <= room))
+    room = memory_limits(instance, rows.pool)
+    for mode, (of_families, step, memory) in modes.items():
+        fitting = np.flatnonzero(np.isin(rows.family, of_families) & (memory <= room))
         index = fitting[affordable(instance, rows.take(fitting), step[fitting])]
         if len(index):
             yield Listed(
@@ -137,7 +137,8 @@ def best_records(instance: Instance, number: int) -> list[dict[str, Any]]:
 
 def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
     """One mapping a candidate, its decisions named as those of a solution's plan."""
-    decided = [f.name for f in fields(Candidates) if f.name not in ("pool", "selective", "m_low", "m_high")]
+    hidden = ("pool", "family", "key", "pipeline", "m_low", "m_high")
+    decided = [f.name for f in fields(Candidates) if f.name not in hidden]
     columns = {name: getattr(of.rows, name).tolist() for name in decided}
     modules = sorted(selective_modules(instance.architecture)) if of.recompute == "selective" else []
     gpus, micro_batches, pools = of.rows.num_gpus.tolist(), of.rows.m_high.tolist(), of.rows.pool.tolist()

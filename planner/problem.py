@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic.json_schema import WithJsonSchema
 
 from planner import overrides as settings
+from planner import patterns
 from planner.complaints import invalid_input
 from planner.errors import InvalidInput, Refused, shown
 from planner.model import Model
@@ -55,17 +56,26 @@ def _pools(value: Any) -> Any:
     return tuple(pools)
 
 
+def _one_or_several(schema: dict[str, Any]) -> None:
+    """In the schema too, one pool may stand without the list."""
+    pool = schema.pop("items")
+    schema.pop("type")
+    schema["anyOf"] = [{"type": "array", "items": pool, "minItems": 1}, pool]
+
+
 def _mfu(value: Any) -> Any:
     return None if value is None else fraction(value)
 
 
+BATCH_TEXT = {"type": "string", "pattern": patterns.BATCH}
 BATCH_SCHEMA = {
     "anyOf": [
-        {"type": "string"},
+        BATCH_TEXT,
         {
             "type": "object",
-            "properties": {"min": {"type": "string"}, "max": {"type": "string"}},
+            "properties": {"min": BATCH_TEXT, "max": BATCH_TEXT},
             "required": ["min", "max"],
+            "additionalProperties": False,
         },
     ],
     "examples": ["4Mi tokens", "640 sequences", {"min": "2M tokens", "max": "6M tokens"}],
@@ -110,10 +120,11 @@ class Problem(Strict):
     name: Annotated[str, BeforeValidator(_name)] = "unnamed"
     """What reports and files are called by; the file's name unless given."""
     model: Model
-    """A model card (`llama-2-70b`), `{base: card, ...changes}`, or an architecture written out."""
+    """A model card (`llama-2-70b`), a path to a Hugging Face config.json beside this file, `{base: one of
+    them, ...changes}`, or an architecture written out."""
     training: Training
     """Tokens, sequence length, batch, precision."""
-    hardware: Annotated[tuple[Pool, ...], BeforeValidator(_pools)]
+    hardware: Annotated[tuple[Pool, ...], BeforeValidator(_pools), Field(json_schema_extra=_one_or_several)]
     """Pools of GPUs; a plan uses one of them."""
     limits: Limits = Limits()
     """Deadline, budget, memory headroom."""
@@ -153,12 +164,24 @@ class Problem(Strict):
         return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
 
     @property
+    def files(self) -> dict[str, str]:
+        """SHA-256 of the files that the problem file names, by their path in it."""
+        return {self.model.file.path: self.model.file.sha256} if self.model.file else {}
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the file left open or made remarkable, a sentence each."""
         notes = [
             f"{pool.accelerator.name} is priced at {pool.price:.2f} USD/gpu-hour, typical of reserved GPUs."
             for pool in self.hardware
             if pool.assumed_price
+        ]
+        if self.model.file is not None:
+            notes += [f"{self.model.file.path}: {note}" for note in self.model.file.notes]
+        notes += [
+            f"{pool.accelerator.name} is as its cluster was measured ({pool.accelerator.calibration.source})."
+            for pool in self.hardware
+            if pool.accelerator.calibration is not None
         ]
         if self.assume_mfu is not None:
             notes.append(

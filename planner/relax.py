@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,101 +11,45 @@ from numpy.typing import NDArray
 
 from planner.answer import GIB, days_and_dollars
 from planner.choose import conflict
-from planner.economics import DAY, run_dollars, run_seconds
-from planner.evaluate import gpu_seconds_per_token
-from planner.instance import Instance, Limits
-from planner.search import Effort, Goal, Mask, Plan, Table, best, limits_of
+from planner.economics import DAY
+from planner.evaluate import evaluate
+from planner.instance import Instance, Limits, Term
+from planner.keybook import with_vpp
+from planner.search import Effort, Mask, Plan, Table, best, goal_of
+from planner.search.best import limits_of
+from planner.search.goal import in_families
+from planner.search.rows import memory_limits
 from planner.solution import Conflict, Relaxation
-from planner.space import Groups, expand, groups, layer_keys
+from planner.space.columns import LayerKeys
+from planner.space.layouts import expand
+from planner.space.values import recompute_families, recompute_modes
 
 Array = NDArray[Any]
-WIDEN = 1.7
-"""A guess that finds no plan is widened by this factor."""
-GUESSES = 4
 PROBED = 4096
-"""Groups that are written down to see whether any of their candidates decides otherwise."""
+"""Pipelines whose even split is priced to see how much memory they need."""
 
 
-def every_mode(instance: Instance) -> frozenset[str]:
-    """Recompute modes that the problem allows."""
-    allowed = instance.narrowing.allowed.get("recompute", ("none", "selective", "full"))
-    return frozenset(str(mode) for mode in allowed)
+def fastest(instance: Instance, limits: Limits, mask: Mask | None = None) -> Plan | None:
+    """The plan with the shortest run within limits."""
+    return optimum(instance, limits, "time", mask)
 
 
-def goal_of(instance: Instance, limits: Limits | None = None, objective: str | None = None) -> Goal:
-    """The instance's goal, or with other limits or another single objective."""
-    terms = instance.objective if objective is None else ((objective, 1.0),)
-    return Goal(
-        terms,  # type: ignore[arg-type]
-        instance.lexicographic if objective is None else True,
-        instance.limits if limits is None else limits,
-        every_mode(instance),
-    )
+def cheapest(instance: Instance, limits: Limits, mask: Mask | None = None) -> Plan | None:
+    """The plan that costs least within limits."""
+    return optimum(instance, limits, "cost", mask)
 
 
-def fastest(
-    instance: Instance, limits: Limits, mask: Mask | None = None, modes: frozenset[str] | None = None
-) -> Plan | None:
-    """The plan with the shortest run within the limits but for the deadline."""
-    least = least_run(instance)
-    if not np.isfinite(least) or (limits.budget is not None and least_cost(instance) > limits.budget):
-        return None
-    start = max(1.1 * least, limits.deadline or 0.0)
-    asked = (replace(limits, deadline=guess) for guess in guesses(start))
-    return first_plan(_best(instance, limit, "time", mask, modes) for limit in asked)
+def optimum(instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None) -> Plan | None:
+    """The best plan of a single objective within limits, in a table of its own."""
+    families = every_family(instance) if mask else recompute_families(recompute_modes(instance))
+    return best(Table.of(instance, goal_of(instance, limits, objective), families), mask, Effort())
 
 
-def cheapest(
-    instance: Instance, limits: Limits, mask: Mask | None = None, modes: frozenset[str] | None = None
-) -> Plan | None:
-    """The plan that costs least within the limits but for the budget."""
-    least = least_cost(instance)
-    if not np.isfinite(least) or (limits.deadline is not None and least_run(instance) > limits.deadline):
-        return None
-    start = max(1.1 * least, limits.budget or 0.0)
-    asked = (replace(limits, budget=guess) for guess in guesses(start))
-    return first_plan(_best(instance, limit, "cost", mask, modes) for limit in asked)
-
-
-def guesses(start: float) -> Iterator[float | None]:
-    """Ever wider guesses, then none: what is found within a guess is the best of all."""
-    yield from (start * WIDEN**step for step in range(GUESSES))
-    yield None
-
-
-def first_plan(plans: Iterable[Plan | None]) -> Plan | None:
-    """The first plan there is."""
-    return next((plan for plan in plans if plan is not None), None)
-
-
-def _best(
-    instance: Instance, limits: Limits, objective: str, mask: Mask | None, modes: frozenset[str] | None
-) -> Plan | None:
-    goal = goal_of(instance, limits, objective)
-    goal = goal if modes is None else replace(goal, modes=modes)
-    return best(Table.of(instance, limits), goal, mask, Effort())
-
-
-def least_run(instance: Instance) -> float:
-    """Seconds that no run of any pool can beat: layers alone on all GPUs of a pool."""
-    times = [
-        instance.tokens
-        * gpu_seconds_per_token(instance, keys).min()
-        / (pool.max_nodes * pool.fabric.gpus_per_node)
-        for pool in instance.pools
-        if len(keys := layer_keys(instance, pool))
-    ]
-    return min(times, default=np.inf)
-
-
-def least_cost(instance: Instance) -> float:
-    """Dollars that no run can beat: the cheapest GPU-seconds of layers alone."""
-    costs = [
-        instance.tokens * gpu_seconds_per_token(instance, keys).min() / 3600 * pool.price
-        for pool in instance.pools
-        if len(keys := layer_keys(instance, pool))
-    ]
-    return min(costs, default=np.inf)
+def every_family(instance: Instance) -> tuple[int, ...]:
+    """The recompute families that cover the allowed modes, and those that cover a part of them."""
+    modes = recompute_modes(instance)
+    parts = [recompute_families(modes), *(recompute_families(frozenset({mode})) for mode in sorted(modes))]
+    return tuple(sorted({family for part in parts for family in part}))
 
 
 def only_pool(instance: Instance, index: int) -> Instance:
@@ -114,77 +57,77 @@ def only_pool(instance: Instance, index: int) -> Instance:
     return replace(instance, pools=(instance.pools[index],))
 
 
-def why_none(table: Table, goal: Goal, mask: Mask) -> tuple[str, str]:
+def why_none(table: Table, mask: Mask) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
-    instance, limits = table.instance, goal.limits
-    allowed = pools_of(instance, mask)
-    narrowed, shifted = allowed if allowed is not None else (instance, mask)
-    if allowed is None and not any_valid(instance, mask):
-        return "search", "the batch, the layers and the pools leave no other value"
+    instance, limits = table.instance, table.goal.limits
+    free = replace(limits, deadline=None, budget=None)
     if limits.deadline is not None:
-        plan = fastest(narrowed, limits, shifted, goal.modes)
+        plan = fastest(instance, replace(limits, deadline=None), mask)
         if plan is not None:
-            days, cost = days_and_dollars(narrowed, plan)
+            days, cost = days_and_dollars(instance, plan)
             return (
                 "deadline",
                 f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})",
             )
     if limits.budget is not None:
-        plan = cheapest(narrowed, limits, shifted, goal.modes)
+        plan = cheapest(instance, replace(limits, budget=None), mask)
         if plan is not None:
-            _, cost = days_and_dollars(narrowed, plan)
+            _, cost = days_and_dollars(instance, plan)
             return "budget", f"the cheapest costs ${cost:,.0f} of ${limits.budget:,.0f}"
     if limits.deadline is not None and limits.budget is not None:
-        plan = fastest(narrowed, replace(limits, budget=None), shifted, goal.modes)
+        plan = fastest(instance, free, mask)
         if plan is not None:
-            days, cost = days_and_dollars(narrowed, plan)
+            days, cost = days_and_dollars(instance, plan)
             return "deadline and budget", f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
-    return "memory", memory_words(table, goal, mask)
+    return memory_words(Table.of(instance, goal_of(instance, free), every_family(instance)), mask)
 
 
-def any_valid(instance: Instance, mask: Mask) -> bool:
-    """Whether any candidate of a mask is valid, whatever the limits."""
-    for pool in instance.pools:
-        keys = layer_keys(instance, pool)
-        rows = groups(instance, keys, np.ones(len(keys), dtype=np.int64))
-        if mask(rows).any() and mask(expand(instance, rows.take(np.flatnonzero(mask(rows))[:PROBED]))).any():
-            return True
-    return False
+def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
+    """How much memory the leanest even split needs against what there is, or that nothing is valid."""
+    instance = table.instance
+    table.list_pipelines(np.flatnonzero(chosen(mask, table.book.keys)))
+    rows = table.pipelines.rows
+    index = np.flatnonzero(chosen(mask, rows))
+    # Small micro-batches need least.
+    order = np.argsort(rows.micro_batch[index], kind="stable")
+    table.open(index[order][:PROBED], np.inf)
+    groups = table.groups.rows
+    groups = groups.take(np.flatnonzero(chosen(mask, groups)))
+    candidates = expand(instance, groups.take(slice(PROBED)))
+    if not len(groups) or not chosen(mask, candidates).any():
+        return "search", "the batch, the layers and the pools leave no other value"
+    plain = with_vpp(replace(groups, m_high=groups.m_low), np.ones(len(groups), dtype=np.int64))
+    figures = evaluate(table.book, plain)
+    need, room = (
+        np.minimum(figures.plain_memory, figures.recomputed_memory),
+        memory_limits(instance, plain.pool),
+    )
+    leanest = int(np.argmin(need / room))
+    return (
+        "memory",
+        f"the leanest even split needs {need[leanest] / GIB:.1f} GiB of {room[leanest] / GIB:.1f} on each GPU",
+    )
 
 
-def pools_of(instance: Instance, mask: Mask) -> tuple[Instance, Mask | None] | None:
-    """If a mask only selects pools: the instance with these pools, and no mask."""
-    probe = Groups(*(np.arange(len(instance.pools)),), *(np.ones(len(instance.pools), dtype=np.int64),) * 10)
-    kept = np.flatnonzero(mask(probe))
-    if 0 < len(kept) < len(instance.pools):
-        return replace(instance, pools=tuple(instance.pools[i] for i in kept)), None
-    return None
-
-
-def memory_words(table: Table, goal: Goal, mask: Callable[[Groups], Array] | None) -> str:
-    """How much memory the leanest plain plan needs against what there is."""
-    rows, of = table.rows, table.estimates
-    index = np.arange(len(rows)) if mask is None else np.flatnonzero(mask(rows))
-    if not len(index):
-        return "none is valid"
-    need = np.minimum(of.plain_memory[index], of.recomputed_memory[index])
-    limit = np.array([p.memory_limit(goal.limits.memory_headroom) for p in table.instance.pools])[
-        rows.pool[index]
-    ]
-    leanest = int(np.argmin(need / limit))
-    return f"the leanest needs {need[leanest] / GIB:.1f} GiB of {limit[leanest] / GIB:.1f} on each GPU"
+def chosen(mask: Mask, rows: LayerKeys) -> Array:
+    """The rows of a mask: (rows,) bool."""
+    return np.ones(len(rows), dtype=bool) & mask(rows)
 
 
 def infeasible(instance: Instance) -> Conflict:
     """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
     limits = instance.limits
     moves: list[Relaxation] = []
-    if limits.deadline is not None and (plan := fastest(instance, limits)) is not None:
-        days = days_and_dollars(instance, plan)[0]
-        moves.append(_move("deadline", days_words(limits.deadline / DAY), days_words(days)))
-    if limits.budget is not None and (plan := cheapest(instance, limits)) is not None:
-        cost = days_and_dollars(instance, plan)[1]
-        moves.append(_move("budget", dollar_words(limits.budget), dollar_words(cost)))
+    if limits.deadline is not None:
+        plan = fastest(instance, replace(limits, deadline=None))
+        if plan is not None:
+            days = days_and_dollars(instance, plan)[0]
+            moves.append(_move("deadline", days_words(limits.deadline / DAY), days_words(days)))
+    if limits.budget is not None:
+        plan = cheapest(instance, replace(limits, budget=None))
+        if plan is not None:
+            cost = days_and_dollars(instance, plan)[1]
+            moves.append(_move("budget", dollar_words(limits.budget), dollar_words(cost)))
     moves += more_nodes(instance) + less_headroom(instance)
     return Conflict(limits=conflicting(instance), relaxations=tuple(moves))
 
@@ -229,25 +172,23 @@ def conflicting(instance: Instance) -> tuple[str, ...]:
 
 def possible(instance: Instance, limits: Limits) -> bool:
     """Whether any plan is within limits."""
-    if limits.deadline is None:
-        return fastest(instance, limits) is not None
-    return _best(instance, limits, "time", None, None) is not None
+    return fastest(replace(instance, limits=limits), limits) is not None
 
 
 def core_of_bounds(instance: Instance) -> tuple[str, ...]:
-    """Limits that already the bounds of all groups exclude, named by CP-SAT's assumptions."""
+    """Limits that already the bounds of all pipelines exclude, named by CP-SAT's assumptions."""
     limits = instance.limits
     if limits.deadline is None and limits.budget is None:
         return ()
-    table = Table.of(instance, Limits(memory_headroom=limits.memory_headroom))
-    if not len(table.groups):
+    free = replace(limits, deadline=None, budget=None)
+    table = Table.of(instance, goal_of(instance, free), recompute_families(recompute_modes(instance)))
+    if not len(table.book.keys):
         return ()
-    seconds = run_seconds(instance, table.groups, table.group_bound)
-    cost = run_dollars(instance, table.groups, seconds)
-    front = pareto(seconds, cost)
+    least = table.least_of_keys()
+    front = pareto(least.seconds, least.dollars)
     columns = {
-        "seconds": np.floor(seconds[front]).astype(np.int64),
-        "dollars": np.floor(cost[front]).astype(np.int64),
+        "seconds": np.floor(least.seconds[front]).astype(np.int64),
+        "dollars": np.floor(least.dollars[front]).astype(np.int64),
     }
     return conflict(columns, limits_of(limits))
 
@@ -285,7 +226,7 @@ def _nodes_move(alone: Instance, low: int, high: int) -> Relaxation:
 
 def _with_nodes(alone: Instance, nodes: int) -> bool:
     pool = replace(alone.pools[0], max_nodes=nodes)
-    return _best(replace(alone, pools=(pool,)), alone.limits, "time", None, None) is not None
+    return fastest(replace(alone, pools=(pool,)), alone.limits) is not None
 
 
 def less_headroom(instance: Instance) -> list[Relaxation]:

@@ -199,6 +199,8 @@ class Provenance(Report):
     problem_hash: str
     catalogue: str = ""
     """Hash of the hardware facts and software profiles."""
+    files: dict[str, str] = {}
+    """SHA-256 of the files that the problem names (a model's config.json)."""
     versions: dict[str, str] = {}
     """Of the libraries that computed it."""
 

@@ -10,9 +10,11 @@ from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.problem import Problem
 from planner.resolve import instance_of
-from planner.search import Effort, Plan, Table, best
+from planner.search import Effort, Plan, Table, best, goal_of
+from planner.search.goal import in_families
+from planner.search.ledger import Ledger
 from planner.solution import Proof, RunnerUp, Solution
-from planner.space import count_all, lattice_size
+from planner.space.values import lattice_size, recompute_families, recompute_modes
 from planner.validate import violations
 
 Progress = Callable[[str], None]
@@ -29,9 +31,11 @@ def solve(
     until = None if time_limit is None else started + time_limit
     instance = instance_of(problem)
     progress("pricing layouts")
-    table = Table.of(instance, instance.limits)
-    goal, effort = relax.goal_of(instance), Effort(until=until, progress=progress, counts=True)
-    plan = best(table, goal, None, effort)
+    usual = recompute_families(recompute_modes(instance))
+    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    effort = Effort(until=until, progress=progress)
+    plan = best(table, in_families(usual), effort)
+    proved = proof(table, Ledger.of(table, usual), effort)
     if plan is None and effort.out_of_time:
         raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
     if plan is None:
@@ -39,8 +43,8 @@ def solve(
         conflict, plans, others = relax.infeasible(instance), (), ()
     else:
         progress("asking what each decision would cost otherwise")
-        found = () if effort.out_of_time else explain.runner_ups(table, goal, plan)
-        reasons = () if effort.out_of_time else explain.reasons(table, goal, plan, found)
+        found = () if effort.out_of_time else explain.runner_ups(table, plan)
+        reasons = () if effort.out_of_time else explain.reasons(table, plan, found)
         conflict, plans = None, (answer.reported(instance, plan, reasons),)
         others = tuple(runner_up(instance, plan, other) for other in found)
         checked(problem, [*plans, *(other.plan for other in others if other.plan)])
@@ -48,10 +52,10 @@ def solve(
     return Solution(
         status=status,
         problem=problem.as_written(),
-        provenance=answer.provenance(problem.problem_hash),
+        provenance=answer.provenance(problem.problem_hash, problem.files),
         plans=plans,
         runner_ups=others,
-        proof=proof(instance, table, effort, started),
+        proof=proved.model_copy(update={"seconds": monotonic() - started}),
         conflict=conflict,
         notes=problem.assumptions,
     )
@@ -82,18 +86,16 @@ def against(instance: Instance, plan: Plan, other: Plan) -> str:
     )
 
 
-def proof(instance: Instance, table: Table, effort: Effort, started: float) -> Proof:
+def proof(table: Table, ledger: Ledger, effort: Effort) -> Proof:
     """What was looked at, in candidates."""
-    valid = count_all(instance)
-    open_groups = effort.open_candidates
     return Proof(
-        lattice=lattice_size(instance),
-        valid=valid,
-        feasible=open_groups,
-        screened=effort.screened,
-        bounded=effort.bounded,
-        solved=effort.solved,
+        lattice=lattice_size(table.instance),
+        valid=ledger.valid,
+        feasible=ledger.feasible,
+        screened=ledger.screened,
+        bounded=ledger.bounded,
+        solved=ledger.solved,
         gap=effort.gap,
-        seconds=monotonic() - started,
-        rejected={"deadline or budget": valid - open_groups},
+        seconds=0.0,
+        rejected=ledger.rejected,
     )

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from costmodel.architecture import Architecture
 from costmodel.pipeline import chunk_range, micro_batches_in_flight
 from costmodel.stage import PerLayer, StageRates
-from planner.bound import recompute_cases, slowest_rank_bound
+from planner.bound.capacity import slowest_rank_bound
+from planner.bound.mix import LayerMix
+from planner.bound.recompute import recompute_cases
 
 Array = NDArray[Any]
 TIME_UNITS = 1 << 22
@@ -57,18 +59,18 @@ class StageProblem:
     """Whether every virtual stage recomputes the same number of layers (or all it has)."""
 
     @property
-    def totals(self) -> Array:
-        """Layers of each kind."""
-        pattern = self.architecture.pattern()
-        return np.array([pattern.count(kind) for kind in self.architecture.kinds])
-
-    @property
     def slowest(self) -> float:
         """Least seconds of the slowest rank (bound.slowest_rank_bound)."""
         pp, vpp = np.array([self.pp]), np.array([self.vpp])
         cases = recompute_cases(self.recompute, self.uniform, self.architecture.layers, pp, vpp)
         return slowest_rank_bound(
-            self.rates, self.totals, self.pp, self.vpp, self.num_microbatches, self.memory_limit, cases
+            self.rates,
+            LayerMix.of(self.architecture),
+            self.pp,
+            self.vpp,
+            self.num_microbatches,
+            self.memory_limit,
+            cases,
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from math import isclose
 
+from costmodel.calibration.apply import calibrated_stack
 from costmodel.estimate import Estimate, estimate
 from costmodel.run import Run
 from costmodel.stack import load_stack
@@ -31,14 +32,14 @@ def violations(problem: Problem, plan: Plan) -> list[str]:
 
 
 def _wrong(problem: Problem, pool: Pool, plan: Plan) -> list[str]:
-    wrong = _layout(problem, pool, plan.decisions) + _narrowing(problem, plan.decisions)
+    wrong = layout_faults(problem, pool, plan.decisions) + _narrowing(problem, plan.decisions)
     if wrong:
         return wrong
     predicted = _predicted(problem, pool, plan.decisions)
     return _figures(problem, pool, plan, predicted) + _limits(problem, pool, plan, predicted)
 
 
-def _layout(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
+def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
     """Products, divisibility, and layers."""
     a, seq_len = problem.model.architecture, problem.training.seq_len
     batch, layers = problem.training.global_batch, sum(stage.layers for stage in d.stages)
@@ -101,7 +102,7 @@ def _predicted(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
         architecture=problem.model.architecture,
         gpu=pool.accelerator,
         fabric=pool.fabric,
-        stack=load_stack(problem.search.stack or DEFAULT_STACK),
+        stack=calibrated_stack(load_stack(problem.search.stack or DEFAULT_STACK), pool.accelerator),
         seq_len=problem.training.seq_len,
         precision=d.precision,
         recompute_modules=frozenset(d.recompute_modules),

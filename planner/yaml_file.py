@@ -88,14 +88,14 @@ for loader in LOADERS:
     loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
-def read_text(path: Path, what: str = NOT_A_FILE) -> str:
-    """The text of a file, or what is there instead."""
+def read_text(path: Path, what: str = NOT_A_FILE, most: int = MOST_BYTES) -> str:
+    """The text of a file of at most `most` bytes, or what is there instead."""
     file = str(path)
     if path.is_dir():
         raise InvalidInput(file=file, found="is a folder", accepted=what)
     try:
-        if path.is_file() and path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(file=file, found=f"is larger than {MOST_BYTES >> 20} MiB", accepted=what)
+        if path.is_file() and path.stat().st_size > most:
+            raise InvalidInput(file=file, found=f"is larger than {most >> 20} MiB", accepted=what)
         data = path.read_bytes()
     except FileNotFoundError:
         raise InvalidInput(

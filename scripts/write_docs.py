@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 PACKAGES = ("hardware", "costmodel", "planner")
 PLUMBING = {"__init__", "architecture", "cards", "run", "stack", "stack_parts", "shape", "passes", "figures"}
 """Files of the cost model without a term of their own."""
+APART = {"closed_form", "huggingface"}
+"""Packages of the cost model that predictions do not pass through."""
 
 
 def problem_keys() -> str:
@@ -45,7 +47,7 @@ def problem_keys() -> str:
 
 
 CARD_KEYS = {
-    "base": "A card (`planner catalogue models`); the other keys then say only what differs.",
+    "base": "A card (`planner catalogue models`) or a path to a config.json; the other keys then say what differs.",
     "nominal_parameters": "The P that was agreed on for `assume_mfu`, such as 70B; the active parameters unless given.",
 }
 """Keys under `model` that are no shapes."""
@@ -112,7 +114,7 @@ def model_terms() -> str:
     """A paragraph for each file of the cost model that holds terms, formulas as in the docstrings."""
     parts = []
     for path in sorted((ROOT / "costmodel").rglob("*.py")):
-        if path.stem in PLUMBING or path.parent.name == "closed_form":
+        if path.stem in PLUMBING or path.parent.name in APART:
             continue
         terms = "".join(f"- `{name}`: {text}\n" for name, text in documented_functions(path))
         if terms:

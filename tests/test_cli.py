@@ -54,7 +54,7 @@ FILES = {
         TEXT.replace("llama-2-70b ", "lama-2-70b "),
         ["model", "'lama-2-70b'", "did you mean 'llama-2-70b'"],
     ),
-    "config.json": (TEXT.replace("llama-2-70b ", "./config.json "), ["model", "not read yet"]),
+    "config.json": (TEXT.replace("llama-2-70b ", "./config.json "), ["model", "config.json", "no such file"]),
     "gpu typo": (TEXT.replace("gpu: H800", "gpu: H80O"), ["hardware.0.gpu", "'H80O'", "did you mean 'H800'"]),
     "gpu file missing": (
         TEXT.replace("gpu: H800", "gpu: mine.yaml"),
@@ -346,7 +346,7 @@ def test_model_counts_only_the_experts_a_token_meets():
 
 def test_an_unknown_model_exits_2_with_the_nearest():
     assert_one_clear_message(run("model", "lama-2-70b"), "'lama-2-70b'", "did you mean 'llama-2-70b'")
-    assert_one_clear_message(run("model", "./config.json"), "not read yet")
+    assert_one_clear_message(run("model", "./config.json"), "config.json", "no such file")
 
 
 @pytest.mark.parametrize(

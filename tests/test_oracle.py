@@ -13,8 +13,8 @@ from random_problems import with_memory
 
 from planner import economics
 from planner.instance import Instance
-from planner.relax import goal_of
-from planner.search import Plan, Table, best
+from planner.search import Plan, Table, best, goal_of
+from planner.space.values import recompute_families, recompute_modes
 from planner.stages import BYTES
 
 SAME = 1e-6
@@ -22,7 +22,7 @@ BLOCKS, BLOCK = 12, 20
 
 
 def planned(instance: Instance) -> Plan | None:
-    return best(Table.of(instance, instance.limits), goal_of(instance))
+    return best(Table.of(instance, goal_of(instance), recompute_families(recompute_modes(instance))))
 
 
 def seconds_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from planner import __version__
-from planner.cli import candidates, catalogue, estimate, failures, model, schema, solve
+from planner.cli import (
+    calibrate,
+    candidates,
+    catalogue,
+    estimate,
+    export,
+    failures,
+    frontier,
+    model,
+    new,
+    schema,
+    solve,
+)
 
 app = typer.Typer(
     name="planner",
@@ -40,8 +52,12 @@ def options(
 
 
 app.command("solve")(solve.solve)
+app.command("frontier")(frontier.frontier)
 app.command("candidates")(candidates.candidates)
 app.command("estimate")(estimate.estimate)
+app.command("export")(export.export)
+app.command("calibrate")(calibrate.calibrate)
 app.command("model")(model.model)
+app.command("new")(new.new)
 app.command("catalogue")(catalogue.catalogue)
 app.command("schema")(schema.schema)

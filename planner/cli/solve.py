@@ -45,7 +45,7 @@ def solve(
     from planner.overrides import parse_setting
     from planner.problem import load_problem
 
-    limit = None if time_limit is None else _seconds(time_limit)
+    limit = None if time_limit is None else seconds_of(time_limit)
     job = load_problem(problem, [parse_setting(text) for text in set or ()])
     folder = None if output is None else usable_folder(output)
     from planner.solve import solve as find
@@ -72,7 +72,7 @@ def show(solution: Solution, format: Format) -> None:
         print_table(solution_table(solution))
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """A duration; a bare number is seconds here."""
     from planner import units
     from planner.errors import InvalidInput, Refused

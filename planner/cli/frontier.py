@@ -1,0 +1,157 @@
+"""`planner frontier`: every plan that no other beats in both days and dollars."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.failures import reported
+from planner.cli.output import Format, console, print_table, usable_folder, write_whole
+from planner.cli.progress import progress
+from planner.cli.solve import INFEASIBLE, Settings, seconds_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from planner.frontier import Frontier
+    from planner.solution import Plan
+
+
+class Axis(StrEnum):
+    """What may be weighed beside days and dollars."""
+
+    gpus = "gpus"
+
+
+@reported
+def frontier(
+    problem: Annotated[Path, typer.Argument(help="Problem file (YAML).", show_default=False)],
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.table,
+    set: Settings = None,
+    axis: Annotated[
+        Axis | None, typer.Option(help="A third axis: also plans that need fewer of these.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Also write frontier.json and .yaml here."),
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Stop searching after this long: 60 s, 5 min.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Every plan that no other beats in both days and dollars, with proof, and the knee of the curve.
+
+    Exit codes: 0 found, 2 invalid input, 3 proved infeasible, 4 time limit without a plan.
+    """
+    from planner.overrides import parse_setting
+    from planner.problem import load_problem
+
+    limit = None if time_limit is None else seconds_of(time_limit)
+    job = load_problem(problem, [parse_setting(text) for text in set or ()])
+    folder = None if output is None else usable_folder(output)
+    from planner.frontier import frontier as find
+
+    with progress(quiet) as report:
+        found = find(job, report, job.time_limit if limit is None else limit, "gpus" if axis else None)
+    if format is Format.table:
+        print_table(frontier_table(found))
+    else:
+        typer.echo(found.to_json() if format is Format.json else found.to_yaml(), nl=False)
+    if folder is not None:
+        write_whole(folder / "frontier.json", found.to_json())
+        write_whole(folder / "frontier.yaml", found.to_yaml())
+    if found.status == "infeasible":
+        raise typer.Exit(INFEASIBLE)
+
+
+def frontier_table(found: Frontier) -> RenderableType:
+    """The curve, the plans on it and what proves them."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from planner.cli.table import conflict_facts
+
+    name = str(found.problem.get("name") or "frontier")
+    if not found.points:
+        assert found.conflict is not None
+        return Group(
+            Text(f"{name}: no plan is within the limits", style="bold"), conflict_facts(found.conflict)
+        )
+    proof = found.proof
+    words = (
+        "no other plan belongs here" if found.status == "optimal" else "the time ran out: others may belong"
+    )
+    parts: list[Any] = [Text(f"{name}: {len(found.points)} plans that no other beats, {words}", style="bold")]
+    if len(found.points) > 1:
+        parts += [
+            Text(),
+            Text(curve([(p.estimate.days, p.estimate.dollars) for p in found.points], found.knee)),
+        ]
+    parts += [Text(), plan_rows(found)]
+    if found.knee_text:
+        parts.append(Text(found.knee_text))
+    parts.append(
+        Text(
+            f"Proof: {proof.valid:,} valid candidates, {proof.solved:,} stage assignments solved, "
+            f"{proof.seconds:.1f} s."
+        )
+    )
+    return Group(*parts)
+
+
+def plan_rows(found: Frontier) -> RenderableType:
+    """One line a plan."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for title in ("days", "dollars", "GPUs", "MFU", "GiB"):
+        table.add_column(title, justify="right")
+    table.add_column("plan", overflow="fold")
+    for place, point in enumerate(found.points):
+        d, e = point.decisions, point.estimate
+        table.add_row(
+            "*" if place == found.knee else "",
+            f"{e.days:.1f}",
+            f"${e.dollars:,.0f}",
+            f"{d.num_gpus:,} {d.gpu}",
+            f"{100 * e.mfu:.1f} %",
+            f"{e.memory_gib.total:.1f}",
+            layout(point),
+        )
+    return table
+
+
+def layout(point: Plan) -> str:
+    """A plan's layout on one line."""
+    d = point.decisions
+    sizes = [(name.upper(), getattr(d, name)) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")]
+    words = [f"{name}{size}" for name, size in sizes if size > 1]
+    words += [f"MB{d.micro_batch}", f"GA{d.num_microbatches}", f"ZeRO{d.zero}"]
+    return " ".join(words + ([] if d.recompute == "none" else [f"recompute {d.recompute}"]))
+
+
+def curve(points: list[tuple[float, float]], knee: int | None) -> str:
+    """The plans in a grid of characters: days to the right, dollars upwards."""
+    wide, high = max(min(console().width, 100) - 14, 20), 10
+    days, dollars = ([point[axis] for point in points] for axis in (0, 1))
+    grid = [[" "] * wide for _ in range(high)]
+
+    def place(value: float, values: list[float], cells: int) -> int:
+        spread = max(values) - min(values)
+        return 0 if spread == 0 else round((value - min(values)) / spread * (cells - 1))
+
+    for index, (day, cost) in enumerate(points):
+        row = high - 1 - place(cost, dollars, high)
+        column = place(day, days, wide)
+        if grid[row][column] != "*":
+            grid[row][column] = "*" if index == knee else "o"
+    marks = {0: f"${max(dollars):,.0f}", high - 1: f"${min(dollars):,.0f}"}
+    lines = [f"{marks.get(i, ''):>11} |{''.join(row).rstrip()}" for i, row in enumerate(grid)]
+    first, last = f"{min(days):.1f}", f"{max(days):.1f} days"
+    axis = f"{'':>11} +{'-' * wide}"
+    return "\n".join([*lines, axis, f"{'':>13}{first}{last:>{max(wide - len(first), 1)}}"])

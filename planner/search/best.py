@@ -1,0 +1,285 @@
+"""The target that wants the best plan, or the best one for each of several questions at once.
+
+Questions share goal and table and differ in what they let through (a mask): why TP 4 and not another
+value is the best plan with another value. Asked together they share every bound and every solved row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import economics
+from planner.choose import AtMost, choose, integers
+from planner.economics import Economy
+from planner.instance import Limits
+from planner.search.branch import run
+from planner.search.goal import Effort, Mask, OutOfTime
+from planner.search.rows import Plan, plain_plan
+from planner.search.table import GroupTable, RowTable, Table
+from planner.space.columns import Candidates, LayerKeys
+
+Array = NDArray[Any]
+Keys = tuple[Array, ...]
+FIRST_CEILING = 1.15
+"""Layouts are first written down to this many times the best bound of a layer key."""
+CHOICE = 256
+"""Rows that the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
+
+
+def best(table: Table, mask: Mask | None = None, effort: Effort | None = None) -> Plan | None:
+    """The best plan among what `mask` lets through, or None if none is within the limits.
+
+    Out of time, it is the best one that was found, and `effort.gap` says how far it may be from the best.
+    """
+    return best_each(table, [mask], effort)[0]
+
+
+def best_each(table: Table, masks: Sequence[Mask | None], effort: Effort | None = None) -> list[Plan | None]:
+    """The best plan of each mask."""
+    effort = effort if effort is not None else Effort()
+    target = Choices(table, masks)
+    try:
+        run(table, target, effort)
+    except OutOfTime:
+        effort.gap = target.gap()
+        target.settle_for_plain()
+    return target.plans
+
+
+class Choices:
+    """Which rows may still be the best of a question, by incumbents."""
+
+    def __init__(self, table: Table, masks: Sequence[Mask | None]) -> None:
+        self.table = table
+        self.masks = masks
+        self.share = len(masks)
+        self.plans: list[Plan | None] = [None] * len(masks)
+        self.incumbents: list[Keys | None] = [None] * len(masks)
+        """Sort keys of the best that is achieved: a plan, or a plain split that fits."""
+        self.growth = FIRST_CEILING
+        self.plain: list[int | None] = [None] * len(masks)
+        """The row of the best plain split, where that is the incumbent."""
+        self.allowed = {
+            GroupTable: np.empty((len(masks), 0), dtype=bool),
+            RowTable: np.empty((len(masks), 0), dtype=bool),
+        }
+        for index, plan in table.plans.items():
+            self.solved(index, plan)
+        self.achieved(np.flatnonzero(np.isfinite(table.rows.plain)))
+
+    def _asked(self, rows: LayerKeys) -> Array:
+        """Which rows each question lets through: (questions, rows)."""
+        every = np.ones(len(rows), dtype=bool)
+        return np.array([every if mask is None else every & mask(rows) for mask in self.masks])
+
+    def _of(self, part: GroupTable | RowTable) -> Array:
+        """The same of all groups or candidates that are written down."""
+        known = self.allowed[type(part)]
+        if known.shape[1] < len(part):
+            new = part.rows.take(slice(known.shape[1], None))
+            self.allowed[type(part)] = known = np.concatenate([known, self._asked(new)], axis=1)
+        return known
+
+    def wanted(self, rows: LayerKeys, value: Array) -> Array:
+        """Rows whose bound is no worse than the incumbent of a question that lets them through."""
+        worst = [np.inf if of is None else float(of[0][0]) * (1 + 1e-9) for of in self.incumbents]
+        return (self._asked(rows) & (value <= np.array(worst)[:, None])).any(axis=0)
+
+    def front(
+        self, part: GroupTable | RowTable, index: Array, ceiling: float, sizes: tuple[int, ...]
+    ) -> list[Array]:
+        """Rows whose bound is no worse than the incumbent of a question, and the best of each question."""
+        goal, allowed = self.table.goal, self._of(part)
+        economy, bound = part.economy.take(index), part.bound[index]
+        keys = goal.keys(economy, bound)
+        inside = economics.within(goal.limits, economy, bound)
+        inside &= keys[0] <= ceiling
+        if all(of is not None for of in self.incumbents):
+            worst = max(float(of[0][0]) for of in self.incumbents if of is not None)
+            inside &= keys[0] <= worst * (1 + 1e-9)
+        some = np.flatnonzero(inside)
+        index, keys = index[some], tuple(key[some] for key in keys)
+        alive = allowed[:, index]
+        for of, row in zip(self.incumbents, alive, strict=True):
+            if of is not None:
+                row &= economics.no_worse(keys, of)
+        kept = np.flatnonzero(alive.any(axis=0))
+        exact = part.exact[index] if isinstance(part, RowTable) else None
+        return [index[kept], *(index[first_of_each(alive, keys, exact, size)] for size in sizes)]
+
+    def achieved(self, index: Array) -> None:
+        """Plain splits that fit are incumbents, where they beat those there are."""
+        table = self.table
+        if not len(index):
+            return
+        economy, step = table.rows.economy.take(index), table.rows.plain[index]
+        keys = table.goal.keys(economy, step)
+        ok = economics.within(table.goal.limits, economy, step)
+        for question, allowed in enumerate(self._of(table.rows)[:, index]):
+            these = np.flatnonzero(allowed & ok)
+            if len(these):
+                first = these[np.lexsort([key[these] for key in keys[::-1]])[:1]]
+                self._offer(question, tuple(key[first] for key in keys), int(index[first[0]]), None)
+
+    def solved(self, index: int, plan: Plan) -> None:
+        """A plan within the limits is an incumbent where it beats those there are."""
+        economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
+        if not economics.within(self.table.goal.limits, economy, step)[0]:
+            return
+        keys = self.table.goal.keys(economy, step)
+        for question in np.flatnonzero(self._of(self.table.rows)[:, index]).tolist():
+            self._offer(question, keys, None, plan)
+
+    def _offer(self, question: int, keys: Keys, plain: int | None, plan: Plan | None) -> None:
+        old = self.incumbents[question]
+        if old is not None and not economics.no_worse(keys, old)[0]:
+            return
+        self.incumbents[question], self.plain[question] = keys, plain
+        self.plans[question] = plan if plain is None else self.plans[question]
+
+    def picks(self, index: Array) -> Array:
+        """The best row of each question, where it is not solved yet; a single question's by CP-SAT."""
+        table, found = self.table, []
+        keys = table.goal.keys(table.rows.economy.take(index), table.rows.bound[index])
+        rank, exact = economics.ranks(keys), table.rows.exact[index]
+        order = np.lexsort((~exact, rank))
+        allowed = self._of(table.rows)[:, index]
+        for question in range(len(self.masks)):
+            mine = order[allowed[question][order]]
+            if not len(mine):
+                continue
+            first = int(index[mine[0]])
+            if table.rows.exact[first] and len(self.masks) == 1:
+                first = self._chosen()
+            if table.rows.exact[first]:
+                self.plans[question] = table.plans[first]
+            else:
+                found.append(first)
+        return np.unique(np.array(found, dtype=np.int64))
+
+    def _chosen(self) -> int:
+        """The row that CP-SAT chooses among solved plans and open bounds; every decision is a variable."""
+        table = self.table
+        every = np.arange(len(table.rows))
+        index = self.front(table.rows, every, np.inf, (CHOICE,))[1]
+        economy, step = table.rows.economy.take(index), table.rows.bound[index]
+        # An exact row goes before bounds that only equal it.
+        rank = economics.ranks(table.goal.keys(economy, step))
+        order = np.lexsort((~table.rows.exact[index], rank))
+        columns = columns_of(table.rows.rows.take(index[order]), economy.take(order), step[order])
+        choice = choose(columns, limits_of(table.goal.limits))
+        assert choice.index is not None, "rows within the limits, and CP-SAT chooses none"
+        return int(index[order[choice.index]])
+
+    def longest(self, index: int) -> float:
+        """A step beyond which a row is outside the limits or worse than every incumbent it competes with."""
+        table, goal = self.table, self.table.goal
+        economy = table.rows.economy.take(np.array([index]))
+        seconds = [goal.limits.deadline or np.inf]
+        cost = [goal.limits.budget or np.inf]
+        first = goal.objective[0][0]
+        # A committed window makes the cost flat, so that plans with the same cost may differ in time.
+        flat = first == "cost" and any(pool.committed for pool in table.instance.pools)
+        asked = [self.incumbents[q] for q in np.flatnonzero(self._of(table.rows)[:, index])]
+        if goal.lexicographic and not flat and all(of is not None for of in asked):
+            value = max(float(of[0][0]) for of in asked if of is not None)
+            (cost if first == "cost" else seconds).append(value)
+        return float(economy.longest(min(seconds), min(cost))[0]) * (1 + 1e-9)
+
+    def ceiling(self, last: float) -> float | None:
+        """First a little above the best bound; then what the worst incumbent, or a missing one, asks for."""
+        values = [None if of is None else float(of[0][0]) for of in self.incumbents]
+        if np.isneginf(last):
+            keys = self.table.least_of_keys()
+            known = keys.value[keys.within & self.wanted(self.table.book.keys, keys.value)]
+            return FIRST_CEILING * float(known.min()) if len(known) else None
+        open_values = [value for value in values if value is None or value * (1 + 1e-9) > last]
+        if not open_values:
+            return None
+        self.growth **= 1.5
+        wanted = [self.growth * last if value is None else value * (1 + 1e-8) for value in open_values]
+        return max(wanted) if max(wanted) < self._largest() else np.inf
+
+    def _largest(self) -> float:
+        """No plan within the limits has a larger value, where a limit says so."""
+        limit = {"cost": self.table.goal.limits.budget, "time": self.table.goal.limits.deadline}
+        goal = self.table.goal
+        bound = limit[goal.objective[0][0]] if goal.lexicographic else None
+        return 1e4 * float(self.table.least_of_keys().value.min(initial=np.inf)) if bound is None else bound
+
+    def gap(self) -> float:
+        """How far the first question's incumbent may be from the best there is, by all that is open."""
+        of, table = self.incumbents[0], self.table
+        if of is None:
+            return 0.0
+        value = float(of[0][0])
+        keys, pipelines = table.least_of_keys(), table.least_of_pipelines()
+        unlisted = keys.within & ~table.listed & self.wanted(table.book.keys, keys.value)
+        unopened = pipelines.within & ~table.pipelines.finished
+        unopened &= self.wanted(table.pipelines.rows, pipelines.value)
+        beyond = np.maximum(pipelines.value, table.pipelines.opened)[unopened]
+        least = [value, *keys.value[unlisted].tolist(), *beyond.tolist()]
+        for part, index in (
+            (table.groups, np.flatnonzero(~table.groups.expanded)),
+            (table.rows, np.arange(len(table.rows))),
+        ):
+            left = self.front(part, index, np.inf, ())[0]
+            least += table.goal.keys(part.economy.take(left), part.bound[left])[0].tolist()
+        return max(0.0, (value - min(least)) / value)
+
+    def settle_for_plain(self) -> None:
+        """Takes the plain split that is the incumbent for the plan: out of time."""
+        rows = self.table.rows
+        for question, index in enumerate(self.plain):
+            if index is not None:
+                row = rows.rows.take(np.array([index]))
+                again = bool(rows.plain_recomputes[index])
+                self.plans[question] = plain_plan(self.table.book, row, again)
+
+
+def first_of_each(alive: Array, keys: Keys, exact: Array | None, size: int) -> Array:
+    """Indices of the `size` best rows of each question, in order; exact rows before bounds that equal them."""
+    found = []
+    for mine in alive:
+        at = np.flatnonzero(mine)
+        if len(at) > size:
+            last = np.partition(keys[0][at], size)[size]
+            at = at[keys[0][at] <= last * (1 + 1e-9)]
+        if len(at) > size:  # what ties in the first key is told apart by the others
+            at = at[np.argsort(economics.ranks(tuple(key[at] for key in keys)), kind="stable")[:size]]
+        found.append(at)
+    index = np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+    columns = [key[index] for key in keys[::-1]]
+    if exact is not None:
+        columns.insert(0, ~exact[index])
+    return index[np.lexsort(columns)]
+
+
+def columns_of(rows: Candidates, economy: Economy, step: Array) -> dict[str, Array]:
+    """Decisions and predictions of rows as integer columns for the choice."""
+    seconds, cost = economy.seconds(step), economy.dollars(step)
+    columns = {
+        f.name: getattr(rows, f.name)
+        for f in fields(Candidates)
+        if f.name not in ("m_low", "key", "pipeline")
+    }
+    return columns | {
+        "num_gpus": rows.num_gpus,
+        "seconds": integers(seconds, 1.0),
+        "dollars": integers(cost, 1.0),
+    }
+
+
+def limits_of(limits: Limits) -> list[AtMost]:
+    """Deadline and budget as limits on the columns of a choice."""
+    posted = []
+    if limits.deadline is not None:
+        posted.append(AtMost("deadline", "seconds", int(np.ceil(limits.deadline))))
+    if limits.budget is not None:
+        posted.append(AtMost("budget", "dollars", int(np.ceil(limits.budget))))
+    return posted

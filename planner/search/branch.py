@@ -1,0 +1,194 @@
+"""The loop that all searches share: open layer keys, tighten, expand, solve, until nothing open can win.
+
+What a search looks for is its target: which rows may still be part of the answer, and which of them to
+look at first. Groups and rows leave when their bound cannot, and whatever leaves never comes back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.keybook import one_microbatch_count
+from planner.search.goal import Effort
+from planner.search.rows import Plan, next_fewer_microbatches, plain_plan, solved_plan
+from planner.search.table import LOOSE, UNIFORM, GroupTable, RowTable, Table
+from planner.space.columns import Candidates, LayerKeys
+
+
+Array = NDArray[Any]
+EXPANDED = 64
+"""Groups that are expanded first (for each question); each further batch is twice as large."""
+TIGHTENED = 512
+"""Groups or rows whose bound is tightened at once, at least."""
+LOOKED_AT = 16
+"""Rows whose bound is the tightest and whose plain split is known before any of them is solved."""
+
+
+class Target(Protocol):
+    """What a search looks for."""
+
+    share: int
+    """How many questions share what is looked at together."""
+
+    def wanted(self, rows: LayerKeys, value: Array) -> Array:
+        """Which layer keys or pipelines may hold a part of the answer, by a bound on the goal's first key."""
+        ...
+
+    def front(
+        self, part: GroupTable | RowTable, index: Array, ceiling: float, sizes: tuple[int, ...]
+    ) -> list[Array]:
+        """Of `index`, what may be part of the answer; and of that, so many to look at first, best first.
+
+        The lists hold indices of the table. What is beyond the ceiling waits: better may not be open yet.
+        """
+        ...
+
+    def achieved(self, index: Array) -> None:
+        """Rows whose plain split is known."""
+        ...
+
+    def solved(self, index: int, plan: Plan) -> None:
+        """A row is solved."""
+        ...
+
+    def picks(self, index: Array) -> Array:
+        """Rows to solve next among the best ones, none if all that matter are solved."""
+        ...
+
+    def longest(self, index: int) -> float:
+        """A step beyond which a row is of no use."""
+        ...
+
+    def ceiling(self, last: float) -> float | None:
+        """Up to which value of the goal layouts are written down next; None if nothing beyond can win."""
+        ...
+
+
+def run(table: Table, target: Target, effort: Effort) -> None:
+    """Searches until the target has its answer. Raises OutOfTime."""
+    ceiling, complete = -np.inf, False
+    while not complete:
+        higher = target.ceiling(ceiling)
+        if higher is None:
+            return
+        ceiling = higher
+        complete = open_to(table, target, ceiling)
+        # With everything open nothing has to wait.
+        close(table, target, np.inf if complete else ceiling, effort)
+
+
+def open_to(table: Table, target: Target, ceiling: float) -> bool:
+    """Writes down all layouts up to a ceiling that may be part of the answer; False if there are others beyond."""
+    keys = table.least_of_keys()
+    wanted = keys.within & target.wanted(table.book.keys, keys.value)
+    table.list_pipelines(np.flatnonzero(wanted & (keys.value <= ceiling)))
+    complete = not (wanted & (keys.value > ceiling)).any()
+    for know_memory in (True, False):
+        least = table.least_of_pipelines()
+        wanted = least.within & target.wanted(table.pipelines.rows, least.value)
+        index = np.flatnonzero(wanted & (least.value <= ceiling))
+        if know_memory:
+            unknown = index[~table.pipelines.known[index]]
+            table.pipelines.fit(table.book, unknown, table.layouts)
+        else:
+            table.open(index, ceiling)
+            finished = table.pipelines.finished | (np.isinf(table.pipelines.slowest))
+            complete &= bool(finished[np.flatnonzero(wanted)].all())
+    return complete
+
+
+def close(table: Table, target: Target, ceiling: float, effort: Effort) -> None:
+    """Branches and bounds until nothing that is written down and below the ceiling can win."""
+    left, batch = np.flatnonzero(~table.groups.expanded), max(EXPANDED // target.share, 16)
+    resolve(table, target, ceiling, effort)
+    while True:
+        left, first = tighten_groups(table, target, left, batch, ceiling, effort)
+        if not len(left):
+            return
+        table.expand(first)
+        left, batch = left[~table.groups.expanded[left]], batch * 2
+        resolve(table, target, ceiling, effort)
+        effort.progress(
+            f"{len(table.rows):,} candidates written down, {effort.solved} solved, {len(left):,} groups left"
+        )
+
+
+def tighten_groups(
+    table: Table, target: Target, left: Array, batch: int, ceiling: float, effort: Effort
+) -> tuple[Array, Array]:
+    """Groups that may still win, and the first of them, with bounds that know memory."""
+    while True:
+        effort.check()
+        left, first, wide = target.front(
+            table.groups, left, ceiling, (batch, max(TIGHTENED // target.share, 128, 2 * batch))
+        )
+        if not (table.groups.level[first] == LOOSE).any():
+            return left, first
+        table.tighten_groups(wide[table.groups.level[wide] == LOOSE])
+
+
+def resolve(table: Table, target: Target, ceiling: float, effort: Effort) -> None:
+    """Solves rows until no bound of a row that is written down is better than what is exact."""
+    index = np.arange(len(table.rows))
+    while True:
+        effort.check()
+        index, first, wide = target.front(
+            table.rows,
+            index,
+            ceiling,
+            (max(LOOKED_AT // target.share, 4), max(TIGHTENED // target.share, 128)),
+        )
+        if not len(index):
+            return
+        rows = table.rows
+        if ((rows.level[first] < UNIFORM) & ~rows.exact[first]).any():
+            open_rows = wide[(rows.level[wide] < UNIFORM) & ~rows.exact[wide]]
+            table.tighten_rows(open_rows)
+            continue
+        unseen = first[np.isnan(rows.plain[first])]
+        if len(unseen):
+            table.look_at_plain(unseen)
+            target.achieved(unseen)
+            continue
+        picks = target.picks(first)
+        if not len(picks):
+            return
+        for pick in picks.tolist():
+            index = np.concatenate([index, solve(table, target, pick, effort)])
+
+
+def solve(table: Table, target: Target, index: int, effort: Effort) -> Array:
+    """Solves a row, and returns rows that stand for fewer micro-batches of it."""
+    rows = table.rows
+    row = rows.rows.take(np.array([index]))
+    bound = rows.bound[index]
+    if rows.plain[index] <= bound * (1 + 1e-9):
+        plan: Plan | None = plain_plan(table.book, row, bool(rows.plain_recomputes[index]))
+        longest = np.inf
+    else:
+        longest = target.longest(index)
+        plan = solved_plan(table.book, row, longest, effort)
+    if plan is not None:
+        table.keep(index, plan)
+        target.solved(index, plan)
+    else:
+        # None below `longest`: a little more than that tells it from what just equals it.
+        rows.bound[index] = max(bound, longest * (1 + 1e-8))
+    # A plan that meets the bound of all its numbers of micro-batches leaves nothing to the others.
+    met = plan is not None and plan.step <= bound * (1 + 1e-9)
+    return np.empty(0, dtype=np.int64) if met else fewer(table, index, row)
+
+
+def fewer(table: Table, index: int, row: Candidates) -> Array:
+    """Rows for fewer micro-batches, where those may be better because they need less memory."""
+    most, low = next_fewer_microbatches(row), int(row.m_low[0])
+    if most < low:
+        return np.empty(0, dtype=np.int64)
+    child = one_microbatch_count(row, most)
+    child.m_low[:] = low
+    # The row itself now stands for its largest number only.
+    table.rows.rows.m_low[index] = row.m_high[0]
+    return table.add(child)

@@ -1,0 +1,94 @@
+"""What is best, what must hold, and what a search may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import economics
+from planner.economics import Economy
+from planner.instance import Instance, Limits, Term
+from planner.space.columns import LayerKeys
+
+Array = NDArray[Any]
+Mask = Callable[[LayerKeys], "Array | bool"]
+"""Which rows count. Asked of layer keys, groups and candidates alike: where rows do not decide what a mask
+asks for yet, it lets them through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is best, and what must hold."""
+
+    objective: tuple[tuple[Term, float], ...]
+    lexicographic: bool
+    limits: Limits
+
+    def keys(self, economy: Economy, step: Array) -> tuple[Array, ...]:
+        """Sort keys of steps, most important first."""
+        return economics.keys(self.objective, self.lexicographic, economy, step)
+
+    def key_bound(self, seconds: Array, dollars: Array) -> Array:
+        """The first sort key of runs that take so long and cost so much."""
+        return economics.first_key(self.objective, self.lexicographic, seconds, dollars)
+
+
+def goal_of(instance: Instance, limits: Limits | None = None, objective: Term | None = None) -> Goal:
+    """The instance's goal, or with other limits or another single objective."""
+    return Goal(
+        instance.objective if objective is None else ((objective, 1.0),),
+        instance.lexicographic if objective is None else True,
+        instance.limits if limits is None else limits,
+    )
+
+
+class OutOfTime(Exception):
+    """The time limit passed; never leaves this package."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a search may take, and what it took."""
+
+    until: float | None = None
+    """Time (of time.monotonic) at which to stop with what there is."""
+    progress: Callable[[str], None] = lambda text: None
+    solved: int = 0
+    """Stage assignments solved by CP-SAT."""
+    out_of_time: bool = False
+    gap: float = 0.0
+    """(objective - bound) / objective of the plan that is returned."""
+
+    def check(self) -> None:
+        if self.until is not None and monotonic() > self.until:
+            self.out_of_time = True
+            raise OutOfTime
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.until is None else max(self.until - monotonic(), 0.01)
+
+
+def differs(name: str, value: int) -> Mask:
+    """Lets through rows that decide `name` otherwise, or do not decide it yet."""
+
+    def mask(rows: LayerKeys) -> Array | bool:
+        column = getattr(rows, name, None)
+        return True if column is None else column != value
+
+    return mask
+
+
+def in_families(families: tuple[int, ...], mask: Mask | None = None) -> Mask:
+    """Lets through rows of recompute families that another mask lets through."""
+
+    def both(rows: LayerKeys) -> Array | bool:
+        of = np.isin(rows.family, families)
+        return of if mask is None else of & mask(rows)
+
+    return both

@@ -1,0 +1,85 @@
+"""What became of every candidate: each is counted once, by the first rule that excluded it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import economics
+from planner.search.table import LOOSE, GroupTable, RowTable, Table
+from planner.space.counting import Counter
+from planner.space.layouts import Multiplicity
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Counts of candidates; `valid` is the sum of all others."""
+
+    valid: int
+    rejected: dict[str, int]
+    """By the limit that their bound breaks."""
+    screened: int
+    """Their bound without memory cannot beat the plan."""
+    bounded: int
+    """Their bound with memory cannot beat the plan."""
+    solved: int
+    """Their stages were assigned exactly."""
+
+    @property
+    def feasible(self) -> int:
+        """What no limit excludes by its bound."""
+        return self.valid - sum(self.rejected.values())
+
+    @classmethod
+    def of(cls, table: Table, recompute: tuple[int, ...]) -> Ledger:
+        """After a search through all candidates of these recompute families."""
+        keys, counter = table.book.keys, Counter(table.instance, table.layouts)
+        some = np.flatnonzero(np.isin(keys.family, recompute))
+        valid, few = counter.keys(keys.take(some), table.at_least[some])
+        dear = table.least_of_keys().dear[some]
+        rejected = dict(table.outside)
+        _count(rejected, "deadline", few.sum())
+        _count(rejected, "budget", (valid - few)[dear].sum())
+        _pipelines(table, counter, recompute, rejected)
+        bounded, groups = 0, table.groups
+        for part, of in ((groups, ~groups.expanded), (table.rows, ~table.rows.exact)):
+            bounded += _tight(table, part, np.flatnonzero(of & (part.level > LOOSE)), rejected)
+        exact = table.rows.rows.take(np.flatnonzero(table.rows.exact))
+        solved = int(Multiplicity.of(table.instance).of_rows(exact).sum())
+        screened = int(valid.sum()) - sum(rejected.values()) - bounded - solved
+        return cls(int(valid.sum()), rejected, screened, bounded, solved)
+
+
+def _count(rejected: dict[str, int], limit: str, number: int) -> None:
+    if number:
+        rejected[limit] = rejected.get(limit, 0) + int(number)
+
+
+def _pipelines(table: Table, counter: Counter, recompute: tuple[int, ...], rejected: dict[str, int]) -> None:
+    """Pipelines that were never opened to layouts because nothing of theirs is within the limits."""
+    part, least = table.pipelines, table.least_of_pipelines()
+    closed = np.isneginf(part.opened) & np.isin(part.rows.family, recompute)
+    full = np.isinf(part.slowest)
+    for limit, which in (
+        ("memory", full), ("deadline", ~full & least.late), ("budget", ~full & least.dear & ~least.late)
+    ):  # fmt: skip
+        index = np.flatnonzero(closed & which)
+        rows = part.rows.take(index)
+        _count(rejected, limit, counter.pipelines(rows, table.at_least[rows.key]).sum())
+
+
+def _tight(
+    table: Table, part: GroupTable | RowTable, index: NDArray[np.int64], rejected: dict[str, int]
+) -> int:
+    """Adds what the bound with memory puts outside a limit to `rejected`; returns how many others there are."""
+    number = Multiplicity.of(table.instance).of_rows(part.rows.take(index))
+    economy, bound = part.economy.take(index), part.bound[index]
+    full = np.isinf(bound)
+    finite = np.where(full, 0.0, bound)
+    late, dear = economics.outside(table.goal.limits, economy.seconds(finite), economy.dollars(finite))
+    _count(rejected, "memory", number[full].sum())
+    _count(rejected, "deadline", number[~full & late].sum())
+    _count(rejected, "budget", number[~full & dear & ~late].sum())
+    return int(number[~full & ~late & ~dear].sum())

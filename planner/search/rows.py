@@ -1,0 +1,108 @@
+"""Rows solved exactly: the stage assignment by CP-SAT, priced by the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from costmodel.pipeline import plain_layers, saturating_microbatches, stage_split
+from costmodel.stage import stage_memory
+from costmodel.step import step_time
+from planner.instance import Instance
+from planner.keybook import KeyBook
+from planner.search.goal import Effort
+from planner.space.columns import STAGE_RECOMPUTE, Candidates
+from planner.stages import StagePlan, StageProblem, solve_stages
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A candidate with its stages assigned."""
+
+    row: Candidates
+    """One row; m_low = m_high = its number of micro-batches."""
+    stages: StagePlan
+    step: float
+    memory: float
+    """Bytes of the fullest rank."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        names = (
+            "pool",
+            "tp",
+            "cp",
+            "pp",
+            "vpp",
+            "dp",
+            "ep",
+            "etp",
+            "micro_batch",
+            "zero",
+            "m_high",
+            "selective",
+        )
+        return (*(int(getattr(self.row, name)[0]) for name in names), self.stages)
+
+    def of(self, decision: str) -> int:
+        """The value of a decision that is a column."""
+        return int(getattr(self.row, decision)[0])
+
+
+def priced(book: KeyBook, row: Candidates, stages: StagePlan) -> Plan:
+    """The plan with its step and memory from the cost model."""
+    pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
+    rates = book.rates_of_one(row)
+    split = stage_split(book.instance.architecture, pp, vpp, m, stages.layers, stages.recomputed)
+    step = float(step_time(rates, split, m, pp, vpp).total)
+    return Plan(row, stages, step, float(stage_memory(rates, split).max()))
+
+
+def plain_plan(book: KeyBook, row: Candidates, recomputes: bool) -> Plan:
+    """The row with layers as even as can be, all of them recomputed or none."""
+    layers = plain_layers(book.instance.architecture.layers, int(row.pp[0]) * int(row.vpp[0]))
+    even = tuple(int(n) for n in layers)
+    row = replace(row, m_low=row.m_high)
+    return priced(book, row, StagePlan(even, even if recomputes else (0,) * len(even)))
+
+
+def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) -> Plan | None:
+    """The row's best plan at its largest number of micro-batches; None if none fits or all take `longest`."""
+    instance = book.instance
+    row = replace(row, m_low=row.m_high)
+    problem = StageProblem(
+        architecture=instance.architecture,
+        rates=book.rates_of_one(row),
+        pp=int(row.pp[0]),
+        vpp=int(row.vpp[0]),
+        num_microbatches=int(row.m_high[0]),
+        memory_limit=memory_limit(instance, int(row.pool[0])),
+        recompute=STAGE_RECOMPUTE[int(row.family[0])],
+        uniform=not instance.per_stage_recompute,
+    )
+    effort.solved += 1
+    try:
+        stages = solve_stages(problem, effort.seconds_left, longest)
+    except TimeoutError:
+        effort.check()
+        raise
+    return None if stages is None else priced(book, row, stages)
+
+
+def memory_limit(instance: Instance, pool: int) -> float:
+    """Bytes that a plan may use of a GPU."""
+    return instance.pools[pool].memory_limit(instance.limits.memory_headroom)
+
+
+def memory_limits(instance: Instance, pools: Any) -> Any:
+    """Bytes that each row may use of a GPU."""
+    return np.array([memory_limit(instance, i) for i in range(len(instance.pools))])[pools]
+
+
+def next_fewer_microbatches(row: Candidates) -> int:
+    """The next smaller number of micro-batches that needs less memory (it may be below `m_low`)."""
+    pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
+    step = pp if vpp > 1 else 1
+    return min(m - step, saturating_microbatches(pp, vpp) - step)

@@ -1,0 +1,70 @@
+"""Bounds that know memory, of groups and of rows, grouped by what it takes to be vectorised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.transfer import hop_time, steady_transfer
+from planner.bound.capacity import capacity_bound
+from planner.bound.mix import LayerMix
+from planner.bound.recompute import recompute_cases, schedule_kind
+from planner.keybook import KeyBook, gather, run_of_rows
+from planner.search.rows import memory_limit
+from planner.space.columns import STAGE_RECOMPUTE, Candidates, Groups, families
+
+Array = NDArray[Any]
+PADDED = 1 << 16
+"""Rows x ranks that fill one array, however different their pipelines are."""
+
+
+def rank_buckets(pp: Array, kind: Array) -> list[Array]:
+    """Indices of rows of one kind, with similar pp where there are many: their ranks fill one array."""
+    size = np.zeros_like(pp)
+    if len(pp) * int(pp.max(initial=1)) > PADDED:
+        size = np.ceil(np.log2(pp) / 2).astype(np.int64)
+    code = kind * 64 + size
+    return [np.flatnonzero(code == value) for value in np.unique(code)]
+
+
+def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
+    """bound.capacity_bound of groups, for every vpp and number of micro-batches that goes with them."""
+    bound, mix = np.full(len(groups), np.inf), LayerMix.of(book.instance.architecture)
+    for pool, family, of in families(groups):
+        rows = groups.take(of)
+        rates = book.rates(rows, pool, family, vpp=1)
+        # One or two chunks transfer least.
+        interleaved = run_of_rows(book.instance, pool, family, rows, vpp=2)
+        steady = np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
+        rates = replace(rates, p2p_steady=steady)
+        limit, recompute = memory_limit(book.instance, pool), STAGE_RECOMPUTE[family]
+        for at in rank_buckets(rows.pp, np.zeros(len(rows), dtype=np.int64)):
+            some = rows.take(at)
+            most, one = np.maximum(mix.layers // some.pp, 1), np.ones_like(some.pp)
+            cases = recompute_cases(recompute, False, mix.layers, some.pp, one)
+            here = rates if len(at) == len(rows) else gather(rates, at)
+            bound[of[at]] = capacity_bound(
+                here, mix, some.pp, most, some.m_high, some.m_low, limit, cases, one
+            )
+    return bound
+
+
+def row_memory_bound(book: KeyBook, candidates: Candidates, uniform: bool) -> Array:
+    """bound.capacity_bound of rows."""
+    bound, mix = np.empty(len(candidates)), LayerMix.of(book.instance.architecture)
+    for pool, family, of in families(candidates):
+        rows, recompute = candidates.take(of), STAGE_RECOMPUTE[family]
+        rates, limit = book.rates(rows, pool, family), memory_limit(book.instance, pool)
+        # Only cases of uniform recompute depend on the schedule.
+        kind = schedule_kind(rows.pp, rows.vpp) if uniform and recompute == "some" else np.zeros_like(rows.pp)
+        for at in rank_buckets(rows.pp, kind):
+            some = rows.take(at)
+            cases = recompute_cases(recompute, uniform, mix.layers, some.pp, some.vpp)
+            here = rates if len(at) == len(rows) else gather(rates, at)
+            bound[of[at]] = capacity_bound(
+                here, mix, some.pp, some.vpp, some.m_high, some.m_low, limit, cases
+            )
+    return bound

@@ -1,0 +1,91 @@
+"""Rows of decisions: one numpy column a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Rows = TypeVar("Rows", bound="LayerKeys")
+
+SOME, SELECTIVE, ALL, NONE = range(4)
+"""Recompute families: full recompute of as many layers as it takes (or none at all), of modules, of
+every layer, of nothing. A search uses those that cover the allowed modes without overlap."""
+FAMILY_MODES = (("none", "full"), ("selective",), ("full",), ("none",))
+"""Recompute modes that a row of each family stands for."""
+STAGE_RECOMPUTE = ("some", "none", "all", "none")
+"""Layers that a stage assignment of each family may recompute in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKeys:
+    """What fixes the cost of a layer. `pool` indexes the instance's pools."""
+
+    pool: Array
+    family: Array
+    tp: Array
+    cp: Array
+    ep: Array
+    etp: Array
+    micro_batch: Array
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    def take(self: Rows, index: Array | slice) -> Rows:
+        return type(self)(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+    @property
+    def selective(self) -> Array:
+        """1 where modules are recomputed."""
+        return (self.family == SELECTIVE).astype(np.int64)
+
+    @classmethod
+    def concatenate(cls: type[Rows], parts: list[Rows]) -> Rows:
+        return cls(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)})
+
+    @classmethod
+    def empty(cls: type[Rows]) -> Rows:
+        return cls(**{f.name: np.empty(0, dtype=np.int64) for f in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines(LayerKeys):
+    """Layer keys with a pipeline and a ZeRO stage."""
+
+    key: Array
+    """Row of the layer key in the search's `KeyBook`."""
+    pp: Array
+    zero: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Groups(Pipelines):
+    """Layouts, one a row."""
+
+    pipeline: Array
+    """Row of the pipeline that the search found it under."""
+    dp: Array
+    m_low: Array
+    m_high: Array
+
+    @property
+    def num_gpus(self) -> Array:
+        return self.tp * self.cp * self.pp * self.dp
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates(Groups):
+    """Layouts with their schedule."""
+
+    vpp: Array
+
+
+def families(rows: LayerKeys) -> list[tuple[int, int, Array]]:
+    """(pool, family, indices) of rows that can be priced together."""
+    code = rows.pool * 4 + rows.family
+    present = np.flatnonzero(np.bincount(code)) if len(code) else []
+    return [(int(value) // 4, int(value) % 4, np.flatnonzero(code == value)) for value in present]

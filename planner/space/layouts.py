@@ -1,0 +1,161 @@
+"""Layouts of layer keys: pipelines and replicas, ZeRO stages, and numbers of micro-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import lcm
+
+import numpy as np
+
+from planner.instance import Instance, Pool
+from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """All (pp, dp) with which so many ranks a stage fill whole nodes of a pool: (layouts,), by pp, then dp."""
+
+    pp: Array
+    dp: Array
+    num_gpus: Array
+    start: Array
+    """(layers + 2,) where the layouts of each pp begin."""
+
+    @classmethod
+    def of(cls, instance: Instance, pool: Pool, ranks: int) -> Layouts:
+        """Layouts of `ranks` = tp x cp."""
+        permits, node = instance.narrowing.permits, pool.fabric.gpus_per_node
+        low, high = pool.min_nodes * node, pool.max_nodes * node
+        allowed_dp = instance.narrowing.allowed.get("dp")
+        pps, dps = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        for pp in range(1, instance.architecture.layers + 1):
+            if not permits("pp", pp):
+                continue
+            unit = ranks * pp
+            whole = lcm(unit, node)
+            dp = np.arange(max(-(-low // whole), 1) * whole, high + 1, whole) // unit
+            if allowed_dp is not None:
+                dp = dp[np.isin(dp, allowed_dp)]
+            pps.append(np.full_like(dp, pp))
+            dps.append(dp)
+        pp, dp = np.concatenate(pps), np.concatenate(dps)
+        start = np.searchsorted(pp, np.arange(instance.architecture.layers + 2))
+        return cls(pp, dp, ranks * pp * dp, start)
+
+    def cells(self, pp: Array) -> tuple[Array, Array]:
+        """All layouts of each of some pipelines: the pipeline's position, and the layout's row."""
+        first, number = self.start[pp], self.start[pp + 1] - self.start[pp]
+        which = np.repeat(np.arange(len(pp)), number)
+        place = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number) + first[which]
+        return which, place
+
+
+def microbatch_range(instance: Instance, micro_batch: Array, dp: Array) -> tuple[Array, Array]:
+    """Fewest and most micro-batches that keep micro_batch*m*dp within the allowed global batch."""
+    sequences = micro_batch * dp
+    return np.maximum(-(-instance.min_batch // sequences), 1), instance.max_batch // sequences
+
+
+def wanted_microbatches(instance: Instance) -> list[int] | None:
+    """Numbers of micro-batches that the problem names, if it does."""
+    wanted = instance.narrowing.allowed.get("num_microbatches")
+    return None if wanted is None else sorted({int(m) for m in wanted})
+
+
+def with_microbatches(instance: Instance, rows: Groups) -> Groups:
+    """The rows, or one copy for each number of micro-batches that the problem names."""
+    wanted = wanted_microbatches(instance)
+    if wanted is None:
+        return rows
+    parts = [rows.take(slice(0))]
+    for m in wanted:
+        part = rows.take((rows.m_low <= m) & (m <= rows.m_high))
+        parts.append(replace(part, m_low=np.full(len(part), m), m_high=np.full(len(part), m)))
+    return Groups.concatenate(parts)
+
+
+def zero_stages(instance: Instance, pp: int) -> list[int]:
+    """ZeRO stages with a pipeline of so many ranks, where there are ranks to shard over (else it is 0).
+
+    With a pipeline, stages 2 and 3 would reduce or gather for every micro-batch of every stage.
+    """
+    return [z for z in ((0, 1) if pp > 1 else (0, 1, 2, 3)) if instance.narrowing.permits("zero", z)]
+
+
+def chunk_counts(instance: Instance, pp: int) -> list[int]:
+    """Values of vpp: 1, or with a pipeline as many chunks as leave every virtual stage a layer."""
+    most = instance.architecture.layers // pp if pp > 1 else 1
+    return [vpp for vpp in range(1, most + 1) if instance.narrowing.permits("vpp", vpp)]
+
+
+def expand(instance: Instance, rows: Groups) -> Candidates:
+    """Candidates of groups: each vpp that is valid for them."""
+    parts = [Candidates(**{f.name: np.empty(0, dtype=np.int64) for f in fields(Candidates)})]
+    for pp in np.unique(rows.pp):
+        part = rows.take(np.flatnonzero(rows.pp == pp))
+        for vpp in chunk_counts(instance, int(pp)):
+            step = int(pp) if vpp > 1 else 1
+            low, high = -(-part.m_low // step) * step, part.m_high // step * step
+            valid = low <= high
+            of = part.take(valid)
+            columns = {f.name: getattr(of, f.name) for f in fields(Groups)}
+            columns |= {"m_low": low[valid], "m_high": high[valid]}
+            parts.append(Candidates(**columns, vpp=np.full(len(of), vpp)))
+    return Candidates.concatenate(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplicity:
+    """How many candidates a layout stands for, by tables over pp: what `expand` would write down."""
+
+    plain: Array
+    """(layers + 1,) 1 if vpp = 1 is allowed."""
+    interleaved: Array
+    """(layers + 1,) allowed values of vpp beyond 1."""
+    zero: Array
+    """(2, 2) allowed ZeRO stages by whether there is a pipeline and whether there are ranks to shard over."""
+    modes: Array
+    """(4,) recompute modes of each family."""
+    wanted: tuple[int, ...] | None
+    """Numbers of micro-batches, where the problem names them."""
+
+    @classmethod
+    def of(cls, instance: Instance) -> Multiplicity:
+        chunks = [[], *(chunk_counts(instance, pp) for pp in range(1, instance.architecture.layers + 1))]
+        allowed = [
+            [sum(instance.narrowing.permits("zero", z) for z in range(most)) for most in (1, full)]
+            for full in (4, 2)
+        ]
+        permits = instance.narrowing.permits
+        modes = [sum(permits("recompute", mode) for mode in of) for of in FAMILY_MODES]
+        wanted = wanted_microbatches(instance)
+        return cls(
+            np.array([int(1 in c) for c in chunks]),
+            np.array([sum(1 for v in c if v > 1) for c in chunks]),
+            np.array(allowed),
+            np.array(modes),
+            None if wanted is None else tuple(wanted),
+        )
+
+    def schedules(self, pp: Array, low: Array, high: Array) -> Array:
+        """Values of vpp x numbers of micro-batches from `low` to `high`."""
+        if self.wanted is None:
+            single, several = high - low + 1, high // pp - -(-low // pp) + 1
+        else:
+            within = [(low <= m) & (m <= high) for m in self.wanted]
+            single = sum(within, np.zeros_like(low))
+            several = sum((w & (m % pp == 0) for w, m in zip(within, self.wanted, strict=True)), 0 * low)
+        return self.plain[pp] * np.maximum(single, 0) + self.interleaved[pp] * np.maximum(several, 0)
+
+    def stages(self, pp: Array, shards: Array) -> Array:
+        """Values of the ZeRO stage."""
+        return self.zero[(pp > 1).astype(np.int64), (shards > 1).astype(np.int64)]
+
+    def of_rows(self, rows: Groups) -> Array:
+        """Candidates that groups, or rows with a schedule, stand for."""
+        if isinstance(rows, Candidates):
+            step = np.where(rows.vpp > 1, rows.pp, 1)
+            number = (rows.m_high - rows.m_low) // step + 1
+        else:
+            number = self.schedules(rows.pp, rows.m_low, rows.m_high)
+        return number * self.modes[rows.family]
