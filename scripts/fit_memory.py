@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,6 +159,17 @@ def _loss(seen: Observations, rows: Sequence[int], values: Sequence[Any], at: in
     return float(np.minimum(np.abs(seen.errors(trial, rows)), LARGEST).mean())
 
 
+def left_out_errors(seen: Observations) -> dict[str, list[float]]:
+    """Errors of each source's peaks with the source left out of the fit."""
+    stored, everything = seen.stored(), range(len(seen.pairs))
+    found: dict[str, list[float]] = {}
+    for source in sorted(set(seen.sources)):
+        rest = [i for i in everything if seen.sources[i] != source]
+        own = [i for i in everything if seen.sources[i] == source]
+        found[source] = seen.errors(fitted(seen, rest, stored), own)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -174,14 +184,10 @@ def main() -> None:
     print(f"\n{'error in %':32s} {'n':>5s} {'median':>7s} {'p90':>7s} {'bias':>7s}")
     print(f"{'as stored':32s} {summary(seen.errors(stored, everything))}")
     print(f"{'refitted on all':32s} {summary(seen.errors(best, everything))}")
-    left: dict[str, list[float]] = defaultdict(list)
-    for source in sorted(set(seen.sources)):
-        rest = [i for i in everything if seen.sources[i] != source]
-        own = [i for i in everything if seen.sources[i] == source]
-        errors = seen.errors(fitted(seen, rest, stored), own)
-        left["every source left out"] += errors
+    left = left_out_errors(seen)
+    for source, errors in left.items():
         print(f"{'left out: ' + source:32s} {summary(errors)}")
-    print(f"{'every source left out':32s} {summary(left['every source left out'])}")
+    print(f"{'every source left out':32s} {summary([error for errors in left.values() for error in errors])}")
 
 
 if __name__ == "__main__":

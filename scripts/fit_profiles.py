@@ -21,22 +21,29 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from priors import (
+    Constant,
+    covariance,
+    kind_means,
+    lineage,
+    owner,
+    read_constants,
+    value_at,
+    without_knowledge,
+)
 from published import FOLDER, Row, rows, seconds, timed, with_profile
 
 from costmodel.memory.profile import is_low_precision
-from costmodel.stack import DIRECTORY, Stack, load_stack
+from costmodel.stack import Stack, load_stack
 from hardware.accelerator import Accelerator
 from planner.runs import DescribedRun
 from planner.runs.software import replaced
@@ -47,78 +54,14 @@ NOISE = 0.06
 HUBER = 1.5
 NUDGE = 0.02
 LONGEST_STEP = 0.4
-PRIORS = FOLDER / "priors.yaml"
 EXPERTS = re.compile(r"expert|moe|permute|grouped|dropped_tokens")
 """Fields that only mixtures of experts use."""
 QUANTISED = re.compile(r"low_precision|quantise|mxfp8|fp8_speedup|nvfp4")
 """Fields that only FP8 and FP4 runs use."""
-WRITTEN = ("fitted", "model", "source", "source_generic")
-"""Errors of validation/left_out.jsonl: in sample, and with a model or a source left out."""
+WRITTEN = ("fitted", "model", "source", "source_generic", "gpu")
+"""Errors of validation/left_out.jsonl: in sample, and with a model, a source or a GPU left out."""
 EVERY_VTRAIN = 8
 """Of the single-node series of small models every eighth run is fitted; they would outvote all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """One number that is fitted."""
-
-    where: str
-    """A profile's name, or `gpu:NAME,NAME`."""
-    path: str
-    """A field, or several with commas that keep their ratio; the first has the value."""
-    prior: float
-    sd: float
-    generic: tuple[float, float] | None = None
-    """Prior and sd that hold for the kind of constant, where this one was given better ones."""
-
-    def without_knowledge(self) -> Constant:
-        """The constant with the prior of its kind."""
-        return self if self.generic is None else replace(self, prior=self.generic[0], sd=self.generic[1])
-
-    @property
-    def name(self) -> str:
-        return f"{self.where}/{self.path}"
-
-    @property
-    def gpus(self) -> tuple[str, ...]:
-        return tuple(self.where.removeprefix("gpu:").split(",")) if self.where.startswith("gpu:") else ()
-
-    def now(self) -> float:
-        """Its value in the YAML files."""
-        from hardware.catalogue import load_accelerator
-
-        part: Any = load_accelerator(self.gpus[0]).sustained if self.gpus else load_stack(self.where)
-        return _get(part, self.paths[0])
-
-    @property
-    def paths(self) -> list[str]:
-        return self.path.split(",")
-
-
-def _get(part: Any, path: str) -> float:
-    for name in path.split("."):
-        part = part[name] if isinstance(part, dict) else getattr(part, name)
-    return float(part)
-
-
-@cache
-def lineage(profile: str) -> tuple[str, ...]:
-    """The profile and what it extends, nearest first."""
-    tree = yaml.safe_load((DIRECTORY / f"{profile}.yaml").read_text())
-    parent = tree.get("extends")
-    return (profile, *(lineage(parent) if parent else ()))
-
-
-@cache
-def owner(profile: str, path: str) -> str:
-    """The profile of the lineage that sets a field."""
-    for name in lineage(profile):
-        part: Any = yaml.safe_load((DIRECTORY / f"{name}.yaml").read_text())
-        for key in path.split("."):
-            part = part.get(key) if isinstance(part, dict) else None
-        if part is not None:
-            return name
-    return lineage(profile)[-1]
 
 
 class Fit:
@@ -127,6 +70,7 @@ class Fit:
     def __init__(self, constants: list[Constant], chosen: list[Row]) -> None:
         self.constants, self.rows = constants, chosen
         self.start = {constant.name: constant.now() for constant in constants}
+        self.precision = np.linalg.inv(covariance(constants))
         self.measured = np.log([row.step_time for row in chosen])
         count = Counter(self._kind(row) for row in chosen)
         weight = np.array([count[self._kind(row)] ** -0.5 for row in chosen])
@@ -158,7 +102,7 @@ class Fit:
             if owner(name, constant.paths[0]) == constant.where:
                 factor = values[constant.name] / self.start[constant.name]
                 for path in constant.paths:
-                    stack = _set(stack, path, _get(load_stack(name), path) * factor)
+                    stack = _set(stack, path, value_at(load_stack(name), path) * factor)
         return stack
 
     def gpu(self, gpu: Accelerator, values: dict[str, float]) -> Accelerator:
@@ -206,7 +150,6 @@ def _set(part: Any, path: str, value: float) -> Any:
 
 def solve(fit: Fit, J: Values, y: Values, at: Values, keep: NDArray[np.bool_]) -> tuple[Values, Values]:
     """Shift of the constants' logarithms that fits the kept rows best, and its standard deviations."""
-    sd = np.array([c.sd for c in fit.constants])
     offset = np.log(at / np.array([c.prior for c in fit.constants]))
     shift = np.zeros(len(at))
     A = np.eye(len(at))
@@ -214,8 +157,8 @@ def solve(fit: Fit, J: Values, y: Values, at: Values, keep: NDArray[np.bool_]) -
         error = y + J @ shift
         huber = np.minimum(1.0, HUBER * NOISE / np.maximum(np.abs(error), 1e-12))
         weight = fit.weight * keep * huber / NOISE**2
-        A = J.T @ (weight[:, None] * J) + np.diag(1 / sd**2)
-        shift = -np.linalg.solve(A, J.T @ (weight * y) + offset / sd**2)
+        A = J.T @ (weight[:, None] * J) + fit.precision
+        shift = -np.linalg.solve(A, J.T @ (weight * y) + fit.precision @ offset)
     return shift, np.sqrt(np.diag(np.linalg.inv(A)))
 
 
@@ -266,21 +209,6 @@ def chosen_rows(all_rows: list[Row]) -> list[Row]:
     return [row for row in usable if row.family != "vtrain-single"] + single
 
 
-def read_constants() -> list[Constant]:
-    """What is fitted."""
-    listed = yaml.safe_load(PRIORS.read_text())["constants"]
-    return [
-        Constant(
-            each["where"],
-            each["path"],
-            float(each["prior"]),
-            float(each["sd"]),
-            (float(each["generic"][0]), float(each["generic"][1])) if "generic" in each else None,
-        )
-        for each in listed
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -311,14 +239,17 @@ def main() -> None:
             print(
                 f"  {c.name:58s} {old:10.4g} -> {new:10.4g} (sd {100 * sd:3.0f} %, {drift:+.1f} prior sd, {len(rows_of)} runs)"
             )
+        for name, mean in kind_means(constants, x).items():
+            print(f"  mean of {name:50s} {mean:10.4g}")
     out = left_out(fit, J, y, x, lambda row: row.family)
     show("a source left out", fit, out)
-    generic = Fit([constant.without_knowledge() for constant in constants], fit.rows)
+    generic = Fit(without_knowledge(constants), fit.rows)
     plain = left_out(generic, J, y, x, lambda row: row.family)
-    show("a source left out, generic priors", fit, plain)
+    show("a source left out, attention kernels not told apart", fit, plain)
     other = left_out(fit, J, y, x, lambda row: row.model)
     show("a model left out", fit, other)
-    show("a GPU left out", fit, left_out(fit, J, y, x, lambda row: row.data["gpu"]))
+    chips = left_out(fit, J, y, x, lambda row: row.run.gpu.name)
+    show("a GPU left out", fit, chips)
     if asked.detail:
         show("by source", fit, y, lambda row: row.family + (" moe" if row.data["model"].get("moe") else ""))
         show("by GPU and precision", fit, y, lambda row: f"{row.data['gpu']} {row.data['precision']}")
@@ -330,7 +261,7 @@ def main() -> None:
         )
     if asked.write:
         with (FOLDER / "left_out.jsonl").open("w") as file:
-            for row, *each in zip(fit.rows, y, other, out, plain, strict=True):
+            for row, *each in zip(fit.rows, y, other, out, plain, chips, strict=True):
                 values = [round(float(error), 4) for error in each]
                 file.write(json.dumps({"id": row.id} | dict(zip(WRITTEN, values, strict=True))) + "\n")
 

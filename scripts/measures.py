@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -16,7 +16,9 @@ from published import FOLDER, Row
 from costmodel.estimate import Estimate
 from planner.confidence import coverage, kind_of
 from planner.estimates import estimated
-from planner.runs import DescribedRun, describe
+from planner.runs import DescribedRun, RefusedRun, describe
+from scripts.fit_memory import Observations, left_out_errors
+from scripts.score_memory import DATA, OUT_OF_MEMORY, feasibility, observations, rows_of
 
 Values = NDArray[np.float64]
 GIB = 2**30
@@ -101,10 +103,12 @@ def by(table: Iterable[Scored], key: Callable[[Scored], Any]) -> dict[Any, list[
     return dict(sorted(groups.items(), key=lambda item: str(item[0])))
 
 
-def measures(table: list[Scored]) -> dict[str, float]:
+def measures(table: list[Scored], all_rows: Sequence[Row]) -> dict[str, float]:
     """Every figure that a target speaks of."""
     first = collected(timed(table))
     figures = spread("step time, all stacks", errors(first))
+    refused = [row for row in all_rows if isinstance(row.described, RefusedRun)]
+    figures["rows refused %"] = rounded(100 * len(refused) / len(all_rows))
     for kind, part in by(first, lambda each: each.kind).items():
         figures |= spread(f"step time, {kind}", errors(part))
     figures |= left_out_figures(table)
@@ -118,6 +122,9 @@ def measures(table: list[Scored]) -> dict[str, float]:
     return figures
 
 
+NAMES = {"gpu": "GPU"}
+
+
 def left_out_figures(table: list[Scored]) -> dict[str, float]:
     """Errors and coverage with the whole source left out of the fit."""
     path = FOLDER / "left_out.jsonl"
@@ -128,13 +135,13 @@ def left_out_figures(table: list[Scored]) -> dict[str, float]:
     figures = spread("step time, source left out", out)
     generic = {line["id"]: line["source_generic"] for line in lines}
     plain = np.array([100 * abs(np.expm1(generic[each.row.id])) for each in first])
-    figures |= spread("step time, source left out, generic priors", plain)
+    figures |= spread("step time, source left out, attention kernels not told apart", plain)
     multi = [each for each in timed(table) if each.row.family == "vtrain-multi"]
     model = {line["id"]: line["model"] for line in lines}
     sizes = np.array([100 * abs(np.expm1(model[each.row.id])) for each in multi])
     figures["vTrain multi-node, model size left out: mean error %"] = rounded(sizes.mean())
     for name, covered in coverage().items():
-        label = "as fitted" if name == "fitted" else f"{name} left out of the fit"
+        label = "as fitted" if name == "fitted" else f"{NAMES.get(name, name)} left out of the fit"
         figures[f"interval_80, coverage, {label} %"] = covered
     return figures
 
@@ -263,9 +270,30 @@ def memory_figures(table: list[Scored]) -> dict[str, float]:
     off = np.array([100 * abs(float(e.estimate.memory.total) / GIB / e.row.peak_memory - 1) for e in peaks])
     ran = [each for each in table if not each.row.out_of_memory and each.row.task == "pretrain"]
     failed = [each for each in table if each.row.out_of_memory]
-    return spread("peak memory", off) | {
-        "memory: runs that ran predicted not to fit %": rounded(
-            100 * np.mean([not e.estimate.fits for e in ran])
-        ),
-        "memory: out-of-memory rows flagged %": rounded(100 * np.mean([not e.estimate.fits for e in failed])),
-    }
+    return (
+        spread("peak memory", off)
+        | left_out_memory()
+        | {
+            "memory: runs that ran predicted not to fit %": rounded(
+                100 * np.mean([not e.estimate.fits for e in ran])
+            ),
+            "memory: out-of-memory rows flagged %": rounded(
+                100 * np.mean([not e.estimate.fits for e in failed])
+            ),
+            "memory: out-of-memory rows and public reports flagged %": rounded(
+                100 * np.mean(public_failures())
+            ),
+        }
+    )
+
+
+def left_out_memory() -> dict[str, float]:
+    """Errors of peak memory with the whole source left out of the fit."""
+    by_source = left_out_errors(Observations(observations(rows_of(DATA))))
+    return spread("peak memory, source left out", 100 * np.abs(np.concatenate(list(by_source.values()))))
+
+
+def public_failures() -> list[bool]:
+    """Whether each run that ran out of memory, of the rows and of public reports, is predicted not to fit."""
+    failed = [row for row in rows_of(DATA) if row["measured"].get("out_of_memory")]
+    return [not fit.fits for fit in feasibility([*failed, *rows_of(OUT_OF_MEMORY)])]

@@ -56,6 +56,8 @@ CARD_KEYS = {
 def key_table(where: str, mapping: Any) -> str:
     """Keys of one mapping: name, what it is, an example, and what holds if it is left out."""
     title = f"`{where}`" if where else "The file"
+    from hardware.documented import attribute_docstrings
+
     described = attribute_docstrings(mapping)
     schema = mapping.model_json_schema()["properties"]
     lines = [f"### {title}", "", "| key | meaning | examples | default |", "|---|---|---|---|"]
@@ -63,25 +65,10 @@ def key_table(where: str, mapping: Any) -> str:
         lines += [f"| `{name}` | {meaning} |  | - |" for name, meaning in CARD_KEYS.items()]
     for name, field in mapping.model_fields.items():
         shape = schema.get(name, {})
-        meaning = field.description or described.get(name, "")
+        meaning = described.get(name, "")
         default = "required" if field.is_required() else shown_default(shape)
         lines.append(f"| `{name}` | {cell(meaning)} | {cell(examples(shape))} | {default} |")
     return "\n".join(lines) + "\n"
-
-
-def attribute_docstrings(mapping: Any) -> dict[str, str]:
-    """Docstrings under attributes, as far as the model does not keep them itself."""
-    import inspect
-    import textwrap
-
-    body = ast.parse(textwrap.dedent(inspect.getsource(mapping))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found: dict[str, str] = {}
-    for here, after in zip(body.body, body.body[1:], strict=False):
-        is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name) and is_text:
-            found[here.target.id] = inspect.cleandoc(str(after.value.value))
-    return found
 
 
 def shown_default(shape: dict[str, Any]) -> str:

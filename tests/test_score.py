@@ -54,13 +54,15 @@ def test_no_prediction_hangs_on_a_row_id_or_its_source(data: list[dict[str, Any]
 @pytest.mark.parametrize(
     ("name", "now", "before", "bad"),
     [
-        ("step time, MoE: median error %", 5.0, 4.9, False),
+        ("step time, MoE: median error %", 4.93, 4.9, False),
         ("step time, MoE: median error %", 5.5, 4.9, True),
         ("step time, largest group bias %", -4.0, 3.0, True),
         ("step time, largest group bias %", -2.0, 3.0, False),
         ("vTrain single-node: pair order %", 91.0, 92.5, True),
         ("memory: out-of-memory rows flagged %", 80.0, 66.0, False),
         ("layouts: Kendall tau over all pairs", 0.7, 0.83, True),
+        ("interval_80, coverage, source left out of the fit %", 84.0, 80.0, False),
+        ("interval_80, coverage, source left out of the fit %", 70.0, 80.0, True),
     ],
 )
 def test_a_score_gets_worse_in_the_direction_of_its_figure(
