@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+
+from hardware.documented import Documented
 
 LayerKind = Literal["dense", "moe"]
 
 
-class Shape(BaseModel):
+class Shape(Documented):
     """Frozen, and closed: an unknown key in a model card is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class MixtureOfExperts(Shape):

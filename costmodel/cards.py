@@ -6,9 +6,8 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from costmodel.architecture import Architecture
+from hardware import yaml_text
 
 CARDS = Path(__file__).parent / "cards"
 
@@ -39,4 +38,4 @@ def load_card(name: str) -> Architecture:
     if name.lower() not in card_names():
         raise UnknownModel(name)
     text = (CARDS / f"{name.lower()}.yaml").read_text(encoding="utf-8")
-    return Architecture.model_validate(yaml.safe_load(text))
+    return Architecture.model_validate(yaml_text.load(text))

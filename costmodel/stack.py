@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-import yaml
 from pydantic import Field
 
 from costmodel.memory.profile import MemoryProfile
@@ -33,6 +32,7 @@ from costmodel.stack_parts import (
     Scale,
     TensorParallel,
 )
+from hardware import yaml_text
 
 DIRECTORY = Path(__file__).parent / "stacks"
 
@@ -88,7 +88,7 @@ def _tree(name: str) -> Tree:
         raise UnknownStackError(
             f"{DIRECTORY}: no software profile {name!r}, there are {', '.join(known)}{hint}"
         )
-    tree = cast(Tree, yaml.safe_load((DIRECTORY / f"{name}.yaml").read_text()))
+    tree = cast(Tree, yaml_text.load((DIRECTORY / f"{name}.yaml").read_text()))
     parent = tree.pop("extends", None)
     merged = overlay(_tree(parent), tree) if parent else tree
     return {**merged, "name": name}

@@ -15,6 +15,7 @@ from typing import Any, cast
 import yaml
 from pydantic import ValidationError
 
+from hardware import yaml_text
 from hardware.accelerator import Accelerator, Kernels
 from hardware.errors import HardwareFileError, UnknownAccelerator, problems
 
@@ -28,7 +29,6 @@ __all__ = [
 ]
 
 _DATA = Path(__file__).parent / "data"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def accelerator_names() -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        content = yaml_text.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HardwareFileError(str(path), (f"cannot be read: {error.strerror}",)) from error
     except yaml.YAMLError as error:

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import yaml
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
+from hardware import yaml_text
 from hardware.accelerator import Facts
 
 _DATA = Path(__file__).parent / "data" / "site"
@@ -220,12 +220,11 @@ class SitePurchase(Facts):
 
 
 T = TypeVar("T", bound=Facts)
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _read(name: str, model: type[T]) -> T:
     text = (_DATA / f"{name}.yaml").read_text(encoding="utf-8")
-    return model.model_validate(yaml.load(text, Loader=_Loader))
+    return model.model_validate(yaml_text.load(text))
 
 
 @cache

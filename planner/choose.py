@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.solver import load_cp_model
+
 Array = NDArray[Any]
 LARGEST = 1 << 50
 
@@ -49,7 +51,7 @@ def choose(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> Choice:
     before them the same model takes a hundred times as long, so these come in only to explain why
     nothing fits.
     """
-    from ortools.sat.python import cp_model
+    cp_model = load_cp_model()
 
     rows = len(next(iter(columns.values())))
     if not rows:
@@ -73,7 +75,7 @@ def choose(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> Choice:
 
 def conflict(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> tuple[str, ...]:
     """Limits that no candidate meets together, none of them superfluous."""
-    from ortools.sat.python import cp_model
+    cp_model = load_cp_model()
 
     model = cp_model.CpModel()
     names = sorted({limit.column for limit in limits})

@@ -18,6 +18,7 @@ from pydantic import (
 
 from costmodel.architecture import Architecture
 from costmodel.cards import card_names, load_card
+from hardware.documented import attribute_docstrings
 from planner import patterns
 from planner.complaints import first_fault
 from planner.config_file import looks_like_path, read_config
@@ -115,12 +116,14 @@ class Model(Strict):
         quoted = {
             "type": ["string", "number"],
             "pattern": patterns.PARAMETERS,
-            "description": cls.model_fields["nominal_parameters"].description,
+            "description": attribute_docstrings(cls)["nominal_parameters"],
             "examples": ["70B"],
         }
         base = {"description": "A card or a config.json; the other keys then say only what differs."} | name
         own = {"base": base, "nominal_parameters": quoted}
         inner = handler.resolve_ref_schema(handler(Architecture.__pydantic_core_schema__))
+        for key, text in attribute_docstrings(Architecture).items():
+            inner["properties"][key].setdefault("description", text)
         mapping = {"type": "object", "properties": own | inner["properties"], "additionalProperties": False}
         return {"anyOf": [name, mapping], "description": cls.__doc__}
 

@@ -13,20 +13,20 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
+from hardware.documented import Documented
 from planner import patterns, units
 from planner.errors import Refused, nearest, shown
 
 DAY = 86400
 
 
-class Strict(BaseModel):
+class Strict(Documented):
     """Frozen, and closed: an unknown key is an error that names the nearest known one."""
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
 

@@ -10,7 +10,9 @@ variable (a `Slot`), not one each: 64 virtual stages take 100 times as long with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -19,9 +21,10 @@ from numpy.typing import NDArray
 from costmodel.architecture import Architecture
 from costmodel.pipeline import chunk_range, micro_batches_in_flight
 from costmodel.stage import PerLayer, StageRates
-from planner.bound.capacity import slowest_rank_bound
+from planner.bound.capacity import slowest_rank_bounds
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases
+from planner.solver import load_cp_model
 
 Array = NDArray[Any]
 TIME_UNITS = 1 << 22
@@ -58,12 +61,11 @@ class StageProblem:
     uniform: bool
     """Whether every virtual stage recomputes the same number of layers (or all it has)."""
 
-    @property
-    def slowest(self) -> float:
-        """Least seconds of the slowest rank (bound.slowest_rank_bound)."""
+    def floors(self) -> list[float]:
+        """Least seconds of the slowest rank in each of the cases of what may be recomputed; inf if nothing fits."""
         pp, vpp = np.array([self.pp]), np.array([self.vpp])
         cases = recompute_cases(self.recompute, self.uniform, self.architecture.layers, pp, vpp)
-        return slowest_rank_bound(
+        return slowest_rank_bounds(
             self.rates,
             LayerMix.of(self.architecture),
             self.pp,
@@ -115,14 +117,15 @@ def ordered_stages(architecture: Architecture) -> int:
 class StageModel:
     """The variables of the assignment, with queries for what constraints need."""
 
-    def __init__(self, problem: StageProblem) -> None:
-        from ortools.sat.python import cp_model
+    def __init__(self, problem: StageProblem, each: int | None = None) -> None:
+        cp_model = load_cp_model()
 
         self.problem = problem
+        self.each = each
+        """Layers that every virtual stage recomputes (or all it has), where they are to be the same."""
         self.model = cp_model.CpModel()
         self.slots = slots_of(problem)
-        total, stages = problem.architecture.layers, problem.pp * problem.vpp
-        self.each = self.model.new_int_var(0, total - stages + 1, "recomputed_each")
+        total = problem.architecture.layers
         self.layers = [self.model.new_int_var(*slot_range(problem, slot), "layers") for slot in self.slots]
         self.model.add(sum(self.layers) == total)
         self.recomputed = [self._recomputed(s, n) for s, n in zip(self.slots, self.layers, strict=True)]
@@ -133,8 +136,10 @@ class StageModel:
             return 0
         if self.problem.recompute == "all":
             return layers
+        if self.each == 0:
+            return 0
         recomputed = self.model.new_int_var(0, slot_range(self.problem, slot)[1], "recomputed")
-        if self.problem.uniform:
+        if self.each is not None:
             # Stages of a slot hold n or n + 1 layers, so their sum of min(each, layers) is this.
             self.model.add_min_equality(recomputed, [len(slot.stages) * self.each, layers])
         else:
@@ -294,26 +299,52 @@ def solve_stages(
 ) -> StagePlan | None:
     """The assignment with the shortest step, proven; None if none fits or none is below `longest` seconds.
 
+    Recompute that is the same on every stage is solved number by number: as a variable it ties all stages
+    together, and the proof takes thousands of times as long.
+
     Raises TimeoutError when `seconds` pass without a proof.
     """
-    from ortools.sat.python import cp_model
-
-    floor = problem.slowest
+    floors = problem.floors()
+    floor = min(floors)
     if floor == float("inf"):
         return None
     unit = max(floor, 1e-9) / TIME_UNITS
-    stages = StageModel(problem)
+    most = None if longest == float("inf") else integer_step(problem, longest, unit)
+    until = None if seconds is None else monotonic() + seconds
+    best = None
+    for each in numbers_recomputed(problem):
+        of_case = floors[min(each or 0, len(floors) - 1)]
+        found = None if of_case == float("inf") else _solved(problem, each, of_case, unit, most, until)
+        if found is not None:
+            best, step = found
+            most = step - 1
+    return best
+
+
+def numbers_recomputed(problem: StageProblem) -> Sequence[int | None]:
+    """Layers a virtual stage that all of them may recompute; None where each decides for itself."""
+    if problem.recompute != "some" or not problem.uniform or problem.pp * problem.vpp == 1:
+        return (None,)
+    return range(max(slot_range(problem, s)[1] // len(s.stages) for s in slots_of(problem)) + 1)
+
+
+def _solved(
+    problem: StageProblem, each: int | None, floor: float, unit: float, most: int | None, until: float | None
+) -> tuple[StagePlan, int] | None:
+    """The best assignment with so many layers recomputed a stage, and its step in the model's units."""
+    cp_model = load_cp_model()
+    stages = StageModel(problem, each)
     add_memory(stages)
     step = add_objective(stages, floor, unit)
-    if longest < float("inf"):
-        stages.model.add(step <= integer_step(problem, longest, unit))
+    if most is not None:
+        stages.model.add(step <= most)
     solver = cp_model.CpSolver()
     # One worker and a fixed seed: the same problem gets the same plan on every machine.
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.relative_gap_limit = RELATIVE_GAP
-    if seconds is not None:
-        solver.parameters.max_time_in_seconds = seconds
+    if until is not None:
+        solver.parameters.max_time_in_seconds = max(until - monotonic(), 0.01)
     status = solver.solve(stages.model)
     if status == cp_model.INFEASIBLE:
         return None
@@ -321,7 +352,8 @@ def solve_stages(
         raise TimeoutError(f"no proof for {problem.pp} x {problem.vpp} stages: {solver.status_name(status)}")
     layers = [solver.value(n) for n in stages.layers]
     recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    return spread(stages.slots, layers, recomputed, problem.uniform)
+    plan = spread(stages.slots, layers, recomputed, each is not None)
+    return plan, int(solver.value(step))
 
 
 def spread(slots: list[Slot], layers: list[int], recomputed: list[int], uniform: bool) -> StagePlan:

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from costmodel.calibration.descent import Values
+from hardware import yaml_text
 
 ROUNDS = 8
 
@@ -35,7 +35,7 @@ class Priors:
 @cache
 def priors() -> Priors:
     """The numbers of `factors.yaml`."""
-    data = yaml.safe_load((Path(__file__).parent / "factors.yaml").read_text(encoding="utf-8"))
+    data = yaml_text.load((Path(__file__).parent / "factors.yaml").read_text(encoding="utf-8"))
     factors: dict[str, float] = data["factors"]
     return Priors(tuple(factors), np.array(list(factors.values())), data["noise"], data["huber"])
 

@@ -40,24 +40,29 @@ class PeakMemory:
     """Which pipeline rank it is."""
 
 
+def by_category(run: Run, rates: StageRates, split: StageSplit) -> dict[str, Array]:
+    """`stage_memory` of every rank, split by what the bytes are for: (..., ranks) each."""
+    peaks, parts = stage_memory(rates, split), states(run)
+    categories = {
+        "weights": stage_sum(parts.weights, split),
+        "gradients": stage_sum(parts.gradients, split),
+        "optimizer": stage_sum(parts.optimizer, split),
+        "activations": allocated_memory(_without_transients(_without_states(rates)), split),
+        "buffers": allocated_memory(_without_kept(_without_states(rates)), split),
+    }
+    return categories | {"overhead": peaks - sum(categories.values()), "total": peaks}
+
+
 def peak_by_category(run: Run, rates: StageRates, split: StageSplit) -> PeakMemory:
-    """`stage_memory` of the fullest rank, split by what the bytes are for."""
-    peaks = stage_memory(rates, split)
+    """`by_category` of the fullest rank."""
+    parts = by_category(run, rates, split)
+    peaks = parts["total"]
     rank = peaks.argmax(axis=-1)
 
     def fullest(by_rank: Array) -> Array:
         return np.take_along_axis(np.broadcast_to(by_rank, peaks.shape), rank[..., None], axis=-1)[..., 0]
 
-    parts = states(run)
-    categories = {
-        "weights": fullest(stage_sum(parts.weights, split)),
-        "gradients": fullest(stage_sum(parts.gradients, split)),
-        "optimizer": fullest(stage_sum(parts.optimizer, split)),
-        "activations": fullest(allocated_memory(_without_transients(_without_states(rates)), split)),
-        "buffers": fullest(allocated_memory(_without_kept(_without_states(rates)), split)),
-    }
-    total = fullest(peaks)
-    return PeakMemory(**categories, overhead=total - sum(categories.values()), total=total, rank=rank)
+    return PeakMemory(**{name: fullest(part) for name, part in parts.items()}, rank=rank)
 
 
 def as_reported(run: Run, memory: PeakMemory, figure: Figure) -> PeakMemory:

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat
 
 from costmodel.memory.overhead import communicators
 from costmodel.memory.profile import Figure
 from costmodel.run import Run
 from costmodel.stage import Array
+from hardware import yaml_text
 
 FILE = Path(__file__).with_name("figures.yaml")
 
@@ -32,7 +32,7 @@ class Tool(BaseModel):
 @cache
 def tools() -> dict[Figure, Tool]:
     """Every kind of figure."""
-    tree = cast(dict[Figure, Any], yaml.safe_load(FILE.read_text(encoding="utf-8")))
+    tree = cast(dict[Figure, Any], yaml_text.load(FILE.read_text(encoding="utf-8")))
     return {name: Tool.model_validate(entry) for name, entry in tree.items()}
 
 

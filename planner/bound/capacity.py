@@ -91,7 +91,7 @@ def smallest_bottleneck(
     return result
 
 
-def slowest_rank_bound(
+def slowest_rank_bounds(
     rates: StageRates,
     mix: LayerMix,
     pp: int,
@@ -99,11 +99,11 @@ def slowest_rank_bound(
     num_microbatches: int,
     limit: float,
     cases: list[Recompute],
-) -> float:
-    """Least seconds a micro-batch of one candidate's slowest rank, given its memory; inf if nothing fits."""
+) -> list[float]:
+    """Least seconds a micro-batch of one candidate's slowest rank in each case; inf where nothing fits."""
     row, chunks, ranks = one_row(rates), np.array([vpp]), np.array([pp])
     room = RankRoom.of(row, mix, ranks, chunks, np.array([num_microbatches]), limit)
-    return min(float(smallest_bottleneck(row, room, mix, ranks, chunks, case)[0]) for case in cases)
+    return [float(smallest_bottleneck(row, room, mix, ranks, chunks, case)[0]) for case in cases]
 
 
 def one_row(rates: StageRates) -> StageRates:

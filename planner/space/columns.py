@@ -60,6 +60,9 @@ class Pipelines(LayerKeys):
     """Row of the layer key in the search's `KeyBook`."""
     pp: Array
     zero: Array
+    filled: Array
+    """1 where the pipeline fills: pp micro-batches or more. With fewer of them less is kept in flight, and the
+    bubble takes as long as the work or longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,12 @@ class Candidates(Groups):
     vpp: Array
 
 
+def values_of(column: Array) -> list[int]:
+    """The distinct values of a column of small counts, ascending; quicker than numpy's `unique`."""
+    return np.flatnonzero(np.bincount(column)).tolist() if len(column) else []
+
+
 def families(rows: LayerKeys) -> list[tuple[int, int, Array]]:
     """(pool, family, indices) of rows that can be priced together."""
     code = rows.pool * 4 + rows.family
-    present = np.flatnonzero(np.bincount(code)) if len(code) else []
-    return [(int(value) // 4, int(value) % 4, np.flatnonzero(code == value)) for value in present]
+    return [(value // 4, value % 4, np.flatnonzero(code == value)) for value in values_of(code)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.instance import Instance
-from planner.space.columns import Array, LayerKeys, Pipelines
+from planner.space.columns import Array, LayerKeys, Pipelines, values_of
 from planner.space.layouts import Layouts, Multiplicity, microbatch_range
 
 Places = dict[tuple[int, int], Layouts]
@@ -24,12 +24,17 @@ class Counter:
         self.many = Multiplicity.of(instance)
         self._number: dict[tuple[int, ...], np.ndarray] = {}
 
-    def _schedules(self, pool: int, ranks: int, experts: int, micro_batch: int) -> Array:
-        """Values of vpp and of the number of micro-batches, by layout."""
-        of = (pool, ranks, micro_batch)
+    def _schedules(
+        self, pool: int, ranks: int, experts: int, micro_batch: int, filled: int | None = None
+    ) -> Array:
+        """Values of vpp and of the number of micro-batches, by layout; of those that fill the pipeline or not."""
+        of = (pool, ranks, micro_batch, -1 if filled is None else filled)
         layout = self.layouts[pool, ranks]
         if of not in self._number:
             low, high = microbatch_range(self.instance, np.array(micro_batch), layout.dp)
+            if filled is not None:
+                low = np.maximum(low, layout.pp) if filled else low
+                high = high if filled else np.minimum(high, layout.pp - 1)
             self._number[of] = self.many.schedules(layout.pp, low, high) * (low <= high)
         return self._number[of] * ((ranks * layout.dp) % experts == 0)
 
@@ -37,39 +42,52 @@ class Counter:
         """Valid candidates of each layer key, and of these the ones on fewer than `at_least` GPUs."""
         valid, few = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         for of, rows in classes(keys):
-            layout = self.layouts[of[0], of[1]]
-            number, order = self._schedules(*of[:4]), np.argsort(layout.num_gpus, kind="stable")
-            each = (number * self.many.stages(layout.pp, of[4] * layout.dp))[order]
-            total = np.concatenate([[0], np.cumsum(each)])
+            gpus, total = self.totals_by_gpus(of)
             modes = self.many.modes[keys.family[rows]]
             valid[rows] = total[-1] * modes
-            few[rows] = total[np.searchsorted(layout.num_gpus[order], at_least[rows])] * modes
+            few[rows] = total[np.searchsorted(gpus, at_least[rows])] * modes
         return valid, few
+
+    def totals_by_gpus(self, of: tuple[int, ...]) -> tuple[Array, Array]:
+        """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
+        layout = self.layouts[of[0], of[1]]
+        number, order = self._schedules(*of[:4]), np.argsort(layout.num_gpus, kind="stable")
+        each = (number * self.many.stages(layout.pp, of[4] * layout.dp))[order]
+        return layout.num_gpus[order], np.concatenate([[0], np.cumsum(each)])
+
+    def totals_by_pp(self, of: tuple[int, ...], zero: int, filled: int) -> Array:
+        """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""
+        # Without ranks to shard over there is no stage but 0.
+        lone = of[4] * self.layouts[of[0], of[1]].dp == 1
+        each = self._schedules(*of[:4], filled) * (~lone if zero else 1)
+        return np.concatenate([[0], np.cumsum(each)])
 
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
         """Valid candidates of each pipeline on `at_least` GPUs or more."""
         number = np.zeros(len(rows), dtype=np.int64)
+        kind = np.minimum(rows.zero, 1) * 2 + rows.filled
         for of, some in classes(rows):
-            layout = self.layouts[of[0], of[1]]
-            schedules, pp = self._schedules(*of[:4]), rows.pp[some]
+            layout, pp = self.layouts[of[0], of[1]], rows.pp[some]
+            # Layouts of one pp lie together, by dp: those with enough replicas are the last ones.
+            code = layout.pp * (1 << 40) + layout.dp
+            first = np.searchsorted(code, pp * (1 << 40) - (-at_least[some] // (of[1] * pp)))
+            last = layout.start[pp + 1]
             # Without ranks to shard over there is no stage but 0.
-            lone = of[4] * layout.dp == 1
-            for zero in (0, 1):
-                each = schedules * (~lone if zero else 1)
+            sharded = of[4] * layout.dp > 1
+            for value in values_of(kind[some]):
+                this = np.flatnonzero(kind[some] == value)
+                each = self._schedules(*of[:4], value % 2) * (sharded if value // 2 else 1)
                 total = np.concatenate([[0], np.cumsum(each)])
-                least = -(-at_least[some] // (of[1] * pp))
-                # Layouts of one pp lie together, by dp: those with `least` replicas or more are the last ones.
-                code = layout.pp * (1 << 40) + layout.dp
-                first = np.searchsorted(code, pp * (1 << 40) + least)
-                this = np.flatnonzero(np.minimum(rows.zero[some], 1) == zero)
-                number[some[this]] = (total[layout.start[pp + 1]] - total[first])[this]
+                number[some[this]] = total[last[this]] - total[first[this]]
         return number * self.many.modes[rows.family]
 
 
 def classes(keys: LayerKeys) -> list[tuple[tuple[int, ...], Array]]:
     """Rows by (pool, tp*cp, ep*etp, micro_batch, cp)."""
     columns = (keys.pool, keys.tp * keys.cp, keys.ep * keys.etp, keys.micro_batch, keys.cp)
-    found: dict[tuple[int, ...], list[int]] = {}
-    for row, of in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        found.setdefault(of, []).append(row)
-    return [(of, np.array(rows)) for of, rows in found.items()]
+    if not len(keys):
+        return []
+    order = np.lexsort(columns)
+    changes = np.logical_or.reduce([np.diff(column[order]) != 0 for column in columns])
+    parts = np.split(order, np.flatnonzero(changes) + 1)
+    return [(tuple(int(column[part[0]]) for column in columns), part) for part in parts]

@@ -8,7 +8,7 @@ from math import lcm
 import numpy as np
 
 from planner.instance import Instance, Pool
-from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups
+from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups, Pipelines, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,15 @@ def microbatch_range(instance: Instance, micro_batch: Array, dp: Array) -> tuple
     return np.maximum(-(-instance.min_batch // sequences), 1), instance.max_batch // sequences
 
 
+def microbatch_range_filled(instance: Instance, rows: Pipelines, dp: Array) -> tuple[Array, Array]:
+    """The part of it in which pipelines fill, or in which they do not (they are empty if it is)."""
+    low, high = microbatch_range(instance, rows.micro_batch, dp)
+    filled = rows.filled == 1
+    return np.where(filled, np.maximum(low, rows.pp), low), np.where(
+        filled, high, np.minimum(high, rows.pp - 1)
+    )
+
+
 def wanted_microbatches(instance: Instance) -> list[int] | None:
     """Numbers of micro-batches that the problem names, if it does."""
     wanted = instance.narrowing.allowed.get("num_microbatches")
@@ -89,19 +98,26 @@ def chunk_counts(instance: Instance, pp: int) -> list[int]:
 
 
 def expand(instance: Instance, rows: Groups) -> Candidates:
-    """Candidates of groups: each vpp that is valid for them."""
-    parts = [Candidates(**{f.name: np.empty(0, dtype=np.int64) for f in fields(Candidates)})]
-    for pp in np.unique(rows.pp):
-        part = rows.take(np.flatnonzero(rows.pp == pp))
-        for vpp in chunk_counts(instance, int(pp)):
-            step = int(pp) if vpp > 1 else 1
-            low, high = -(-part.m_low // step) * step, part.m_high // step * step
-            valid = low <= high
-            of = part.take(valid)
-            columns = {f.name: getattr(of, f.name) for f in fields(Groups)}
-            columns |= {"m_low": low[valid], "m_high": high[valid]}
-            parts.append(Candidates(**columns, vpp=np.full(len(of), vpp)))
-    return Candidates.concatenate(parts)
+    """Candidates of groups: each vpp that is valid for them.
+
+    Interleaved, memory grows with the micro-batches up to 2*pp of them: exactly pp are a row of their own.
+    With that, all numbers of micro-batches of a row need the same memory.
+    """
+    parts = [tuple(np.empty(0, dtype=np.int64) for _ in range(4))]
+    for pp in values_of(rows.pp):
+        part = np.flatnonzero(rows.pp == pp)
+        for vpp in chunk_counts(instance, pp):
+            step = pp if vpp > 1 else 1
+            low, high = -(-rows.m_low[part] // step) * step, rows.m_high[part] // step * step
+            ranges = ((low, high),)
+            if vpp > 1:
+                ranges = ((np.maximum(low, 2 * pp), high), (low, np.minimum(high, pp)))
+            for first, last in ranges:
+                some = np.flatnonzero(first <= last)
+                parts.append((part[some], first[some], last[some], np.full(len(some), vpp)))
+    of, first, last, vpp = (np.concatenate(column) for column in zip(*parts, strict=True))
+    columns = {f.name: getattr(rows, f.name)[of] for f in fields(Groups)}
+    return Candidates(**columns | {"m_low": first, "m_high": last}, vpp=vpp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,38 @@
+"""CP-SAT, loaded when it is first needed and without what is not used of it.
+
+`ortools.sat.python.cp_model` imports pandas for its interface to series, which takes longer than all the
+rest of it. Until that interface is touched a stand-in takes the place of pandas; then it is pandas itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+NAME = "ortools.sat.python.cp_model"
+
+
+class _Pandas(ModuleType):
+    """Stands in for pandas; what is asked of it is answered by pandas."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("pandas"), name)
+
+
+def load_cp_model() -> Any:
+    """The module `ortools.sat.python.cp_model`."""
+    if NAME in sys.modules or "pandas" in sys.modules:
+        return importlib.import_module(NAME)
+    stand_in = _Pandas("pandas")
+    # Names that annotations mention while the module is read.
+    mentioned = {name: type(name, (), {}) for name in ("Index", "Series")}
+    vars(stand_in).update(mentioned)
+    sys.modules["pandas"] = stand_in
+    try:
+        return importlib.import_module(NAME)
+    finally:
+        del sys.modules["pandas"]
+        for name in mentioned:
+            delattr(stand_in, name)

@@ -1,0 +1,107 @@
+"""Counts of candidates, looked up: what `Counter` says, added up once for any deadline and any nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance import Instance
+from planner.space.columns import LayerKeys, Pipelines
+from planner.space.counting import Counter, Places, classes
+
+Array = NDArray[Any]
+MOST = 1 << 23
+"""Running totals that are kept; problems with more are counted afresh every time."""
+PP = 1 << 40
+"""Layouts are looked up by pp x this + dp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Running totals over the layouts of every class of layer keys, one class after the other."""
+
+    gpus: tuple[Array, ...]
+    """By place: GPUs of its layouts, ascending."""
+    codes: tuple[Array, ...]
+    """By place: pp x PP + dp of its layouts, ascending."""
+    place: Array
+    """(keys,) which pool and tp*cp a key has, by their order in the counter's layouts."""
+    ranks: Array
+    """(keys,) tp*cp."""
+    by_gpus: Array
+    """Over layouts in the order of their GPUs."""
+    of_keys: Array
+    """(keys,) where a key's totals begin in `by_gpus`."""
+    by_pp: Array
+    """Over layouts in the order of (pp, dp), for each (ZeRO or not, filled or not)."""
+    of_pipelines: Array
+    """(keys, 4) where the totals of a key's pipelines begin in `by_pp`."""
+
+    @classmethod
+    def of(cls, counter: Counter, keys: LayerKeys) -> Totals | None:
+        """Of all keys of a search; None where that would be too much to keep."""
+        groups, places = classes(keys), list(counter.layouts)
+        if sum(len(counter.layouts[of[0], of[1]].pp) + 1 for of, _ in groups) * 5 > MOST:
+            return None
+        place, of_keys = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
+        of_pipelines, by_gpus, by_pp = np.zeros((len(keys), 4), dtype=np.int64), [], []
+        ends = [0, 0]
+        for of, rows in groups:
+            place[rows], of_keys[rows] = places.index((of[0], of[1])), ends[0]
+            by_gpus.append(counter.totals_by_gpus(of)[1])
+            ends[0] += len(by_gpus[-1])
+            for column in range(4):
+                of_pipelines[rows, column] = ends[1]
+                by_pp.append(counter.totals_by_pp(of, column // 2, column % 2))
+                ends[1] += len(by_pp[-1])
+        empty = np.empty(0, dtype=np.int64)
+        layouts = counter.layouts.values()
+        return cls(
+            tuple(np.sort(layout.num_gpus) for layout in layouts),
+            tuple(layout.pp * PP + layout.dp for layout in layouts),
+            place, keys.tp * keys.cp, np.concatenate([empty, *by_gpus]), of_keys,
+            np.concatenate([empty, *by_pp]), of_pipelines,
+        )  # fmt: skip
+
+
+class LookedUp(Counter):
+    """A `Counter` of an instance with as many nodes or fewer, which looks up what it says."""
+
+    def __init__(self, instance: Instance, layouts: Places, totals: Totals) -> None:
+        super().__init__(instance, layouts)
+        self.totals = totals
+        node = [(pool.fabric.gpus_per_node, pool) for pool in instance.pools]
+        self.low = np.array([size * pool.min_nodes for size, pool in node])
+        self.high = np.array([size * pool.max_nodes for size, pool in node])
+
+    def keys(self, keys: LayerKeys, at_least: Array) -> tuple[Array, Array]:
+        """`Counter.keys` of all keys of the search, in its order."""
+        low, high = self.low[keys.pool], self.high[keys.pool]
+        before = [self._below(bound) for bound in (low, np.clip(at_least, low, high + 1), high + 1)]
+        modes = self.many.modes[keys.family]
+        return (before[2] - before[0]) * modes, (before[1] - before[0]) * modes
+
+    def _below(self, gpus: Array) -> Array:
+        """(keys,) candidates on fewer GPUs than that, all recompute modes as one."""
+        of, at = self.totals, np.empty_like(gpus)
+        for number, ascending in enumerate(of.gpus):
+            rows = np.flatnonzero(of.place == number)
+            at[rows] = np.searchsorted(ascending, gpus[rows])
+        return of.by_gpus[of.of_keys + at]
+
+    def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
+        """`Counter.pipelines`."""
+        of, unit = self.totals, self.totals.ranks[rows.key] * rows.pp
+        low = np.maximum(at_least, self.low[rows.pool])
+        ends = (-(-low // unit), self.high[rows.pool] // unit + 1)
+        start = of.of_pipelines[rows.key, 2 * np.minimum(rows.zero, 1) + rows.filled]
+        place, at = of.place[rows.key], np.empty((2, len(rows)), dtype=np.int64)
+        for number, code in enumerate(of.codes):
+            some = np.flatnonzero(place == number)
+            for row, dp in zip(at, ends, strict=True):
+                row[some] = np.searchsorted(code, rows.pp[some] * PP + dp[some])
+        below = of.by_pp[start + at]
+        return np.maximum(below[1] - below[0], 0) * self.many.modes[rows.family]

@@ -1,0 +1,223 @@
+"""No bound of the search is beaten by brute force: neither of pipelines, nor of groups, nor of rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Layout, Oracle, all_splits, modes, scalar_rates, small_problem
+from random_problems import leading, problem, with_room
+from searched import written_down
+
+from costmodel.pipeline import plain_layers, stage_split
+from costmodel.stage import stage_memory, stage_time
+from costmodel.step import step_time
+from planner.evaluate import evaluate
+from planner.instance import Instance
+from planner.search import Table
+from planner.search.tight import group_memory_bound, row_memory_bound
+from planner.stages import StageProblem
+
+ROUNDING = 1e-9
+SHARES = (0.05, 0.3, 0.7)
+"""Of the way from the leanest assignment to the fastest ones' memory."""
+PIPELINE = ("pool", "selective", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "filled")
+GROUP = (*PIPELINE, "dp")
+ROW = (*GROUP, "vpp")
+seeds = st.integers(0, 1 << 20)
+kinds = st.sampled_from((problem, leading))
+shares = st.sampled_from(SHARES)
+some = settings(max_examples=12, deadline=None, derandomize=True)
+many = settings(max_examples=25, deadline=None, derandomize=True)
+Make = Callable[[Random], Instance]
+
+
+def key_of(rows: Any, index: int, names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(int(getattr(rows, name)[index]) for name in names)
+
+
+def by_key(rows: Any, names: tuple[str, ...]) -> dict[tuple[int, ...], list[int]]:
+    found: dict[tuple[int, ...], list[int]] = {}
+    for index in range(len(rows)):
+        found.setdefault(key_of(rows, index, names), []).append(index)
+    return found
+
+
+def quickest(oracle: Oracle, instance: Instance) -> list[tuple[Layout, float]]:
+    """Seconds of each candidate's quickest assignment that fits memory, inf if none does."""
+    room = [pool.memory_limit(instance.limits.memory_headroom) for pool in instance.pools]
+    return [
+        (layout, float(np.where(of.memory <= room[layout.pool], of.step, np.inf).min()))
+        for layout, of in zip(oracle.layouts, oracle.priced, strict=True)
+    ]
+
+
+def beaten(rows: Any, bound: Any, oracle: Oracle, instance: Instance, names: tuple[str, ...]) -> list[str]:
+    """Assignments that take less time a micro-batch than the bound of their row at its largest number."""
+    found, wrong = by_key(rows, names), []
+    for layout, step in quickest(oracle, instance):
+        if step == np.inf:
+            continue
+        indices = found.get(tuple(int(getattr(layout, name)) for name in names), [])
+        of = [i for i in indices if rows.m_low[i] <= layout.num_microbatches <= rows.m_high[i]]
+        if len(of) != 1:
+            wrong.append(f"{layout}: {step} s, and {len(of)} rows")
+        elif bound[of[0]] / rows.m_high[of[0]] > step / layout.num_microbatches * (1 + ROUNDING):
+            wrong.append(f"{layout}: {step} s, but {bound[of[0]]} s or more at {rows.m_high[of[0]]}")
+    return wrong
+
+
+def beaten_pipelines(table: Table, oracle: Oracle, instance: Instance) -> list[str]:
+    """Assignments that spend fewer GPU-seconds a token than their pipeline at least."""
+    found, wrong = by_key(table.pipelines.rows, PIPELINE), []
+    bound = table.pipelines.gpu_seconds
+    for layout, step in quickest(oracle, instance):
+        spent = step * layout.num_gpus / (layout.batch * instance.seq_len)
+        (index,) = found[tuple(int(getattr(layout, name)) for name in PIPELINE)]
+        if bound[index] > spent * (1 + ROUNDING):
+            wrong.append(f"{layout}: {spent} GPU-seconds a token, but {bound[index]} at least")
+    return wrong
+
+
+def all_beaten(oracle: Oracle, instance: Instance, know_memory: bool) -> list[str]:
+    """What beats a bound of pipelines, or the loose, tight or uniform one of groups and rows."""
+    table = written_down(instance, know_memory)
+    groups, rows = table.groups.rows, table.rows.rows
+    bounds = {
+        "loose groups": (groups, table.groups.bound, GROUP),
+        "tight groups": (groups, group_memory_bound(table.book, groups), GROUP),
+        "loose rows": (rows, table.rows.bound, ROW),
+        "tight rows": (rows, row_memory_bound(table.book, rows, uniform=False), ROW),
+    }
+    if not instance.per_stage_recompute:
+        bounds["uniform rows"] = rows, row_memory_bound(table.book, rows, uniform=True), ROW
+    wrong = [f"pipelines: {line}" for line in beaten_pipelines(table, oracle, instance)]
+    for name, (of, bound, names) in bounds.items():
+        wrong += [f"{name}: {line}" for line in beaten(of, bound, oracle, instance, names)]
+    return wrong
+
+
+def tightened(oracle: Oracle, share: float) -> Instance:
+    low, high = oracle.memory_range()
+    return with_room(oracle.instance, low + share * (high - low))
+
+
+@many
+@given(seeds, kinds)
+def test_no_assignment_beats_the_bounds_that_ignore_memory(seed: int, make: Make) -> None:
+    oracle = small_problem(Random(seed), 200, make)
+    assert not all_beaten(oracle, oracle.instance, know_memory=False)
+
+
+@many
+@given(seeds, shares, kinds)
+def test_no_assignment_that_fits_beats_the_bounds_that_know_memory(
+    seed: int, share: float, make: Make
+) -> None:
+    oracle = small_problem(Random(seed), 200, make)
+    assert not all_beaten(oracle, tightened(oracle, share), know_memory=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [problem, leading])
+@pytest.mark.parametrize("block", range(10))
+def test_no_assignment_of_many_more_beats_a_bound(block: int, make: Make) -> None:
+    wrong = []
+    for seed in range(30_000 + 20 * block, 30_020 + 20 * block):
+        oracle = small_problem(Random(seed), 500, make)
+        for share in SHARES:
+            lines = all_beaten(oracle, tightened(oracle, share), know_memory=True)
+            wrong += [f"seed {seed}, share {share}: {line}" for line in lines]
+    assert not wrong, "\n".join(wrong)
+
+
+def slowest_rank(instance: Instance, layout: Layout, limit: float) -> float:
+    """Seconds of the slowest rank of the assignment that has the quickest one, by brute force."""
+    recompute, rates = modes(instance, layout.selective), scalar_rates(instance, layout)
+    split = all_splits(
+        instance.architecture, layout.pp, layout.vpp, layout.num_microbatches, recompute,
+        not instance.per_stage_recompute,
+    )  # fmt: skip
+    fits = stage_memory(rates, split).max(axis=-1) <= limit
+    return float(np.where(fits, stage_time(rates, split).max(axis=-1), np.inf).min())
+
+
+@many
+@given(seeds, shares, kinds)
+def test_no_assignment_that_fits_has_a_quicker_slowest_rank_than_its_bounds(
+    seed: int, share: float, make: Make
+) -> None:
+    random = Random(seed)
+    oracle = small_problem(random, 100, make)
+    instance = tightened(oracle, share)
+    table = written_down(instance, know_memory=True)
+    found = by_key(table.pipelines.rows, PIPELINE)
+    for layout in random.sample(oracle.layouts, min(8, len(oracle.layouts))):
+        limit = instance.pools[layout.pool].memory_limit(instance.limits.memory_headroom)
+        slowest = slowest_rank(instance, layout, limit)
+        problem = StageProblem(
+            instance.architecture, scalar_rates(instance, layout), layout.pp, layout.vpp,
+            layout.num_microbatches, limit, modes(instance, layout.selective), not instance.per_stage_recompute,
+        )  # fmt: skip
+        bound = min(problem.floors())
+        (index,) = found[tuple(int(getattr(layout, name)) for name in PIPELINE)]
+        assert bound <= slowest * (1 + ROUNDING), (layout, bound, slowest)
+        assert table.pipelines.slowest[index] <= slowest * (1 + ROUNDING), (layout, slowest)
+
+
+@many
+@given(seeds, kinds)
+def test_the_time_a_token_falls_with_the_number_of_micro_batches(seed: int, make: Make) -> None:
+    random = Random(seed)
+    oracle = small_problem(random, 100, make)
+    instance = oracle.instance
+    layout = random.choice(oracle.layouts)
+    layers = plain_layers(instance.architecture.layers, layout.pp * layout.vpp)
+    times = []
+    for number in (1, 2, 3, 4, 7, 20):
+        m = number * layout.pp if layout.vpp > 1 else number
+        split = stage_split(instance.architecture, layout.pp, layout.vpp, m, layers)
+        rates = scalar_rates(instance, replace(layout, num_microbatches=m))
+        times.append(float(step_time(rates, split, m, layout.pp, layout.vpp).total) / m)
+    assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(times)), times
+
+
+def layout_of(rows: Any, index: int) -> Layout:
+    values = {name: int(getattr(rows, name)[index]) for name in ROW if name not in ("selective", "filled")}
+    return Layout(**values, num_microbatches=int(rows.m_high[index]), selective=bool(rows.selective[index]))
+
+
+@some
+@given(seeds, kinds)
+def test_a_row_of_many_is_estimated_as_it_is_alone(seed: int, make: Make) -> None:
+    random = Random(seed)
+    oracle = small_problem(random, 300, make)
+    instance = tightened(oracle, random.choice(SHARES))
+    table = written_down(instance)
+    index = np.array(random.sample(range(len(table.rows)), min(6, len(table.rows))))
+    rows = table.rows.rows.take(index)
+    figures = evaluate(table.book, rows)
+    columns = (figures.plain, figures.plain_memory, figures.recomputed, figures.recomputed_memory)
+    for i in range(len(rows)):
+        layout = layout_of(rows, i)
+        layers = plain_layers(instance.architecture.layers, layout.pp * layout.vpp)
+        rates, m, expected = scalar_rates(instance, layout), layout.num_microbatches, []
+        recompute = modes(instance, layout.selective)
+        for again, possible in ((None, recompute != "all"), (layers, recompute in ("some", "all"))):
+            split = stage_split(instance.architecture, layout.pp, layout.vpp, m, layers, again)
+            step = float(step_time(rates, split, m, layout.pp, layout.vpp).total)
+            both = (step, float(stage_memory(rates, split).max()))
+            expected += both if possible else (np.inf, np.inf)
+        assert [float(column[i]) for column in columns] == pytest.approx(expected, rel=1e-9)
+    table.look_at_plain(index)
+    room = np.array([p.memory_limit(instance.limits.memory_headroom) for p in instance.pools])[rows.pool]
+    step, again = figures.fitting(room)
+    assert (table.rows.plain[index] == step).all()
+    assert (table.rows.plain_recomputes[index] == again).all()
