@@ -15,8 +15,8 @@ from costmodel.memory.overhead import memory_limit
 from costmodel.pipeline import stage_split
 from costmodel.rates import stage_rates
 from costmodel.run import Run
-from costmodel.stage import StageRates, StageSplit, stage_sum, stage_time
-from costmodel.step import StepTime, assumed_rates, step_time
+from costmodel.stage import Array, StageRates, StageSplit, stage_sum, stage_time
+from costmodel.step import StepTime, assumed_rates, data_parallel_exposed, step_time
 
 LAYER_PARTS = ("gemm", "attention", "elementwise", "host", "tp", "cp", "ep")
 ASSUMED = "assumed"
@@ -68,6 +68,19 @@ def estimate(
     return _assembled(run, rates, split, parts)
 
 
+def micro_batch_parts(rates: StageRates, split: StageSplit, cost: LayerCost) -> dict[str, Array]:
+    """Seconds a micro-batch of each rank by cause: (ranks,) each; they sum to `stage_time`.
+
+    `data_parallel` is what ZeRO-2 and 3 expose in each micro-batch.
+    """
+    parts = {name: (split.layers * getattr(cost, name)).sum(axis=-1) for name in LAYER_PARTS}
+    parts["head"] = split.first * cost.first + split.last * cost.last
+    again = (split.recomputed * rates.recompute).sum(axis=-1)
+    parts["recompute"] = (split.layers * cost.selective).sum(axis=-1) + again
+    busy = stage_sum(rates.work, split) + again
+    return parts | {"data_parallel": busy - sum(parts.values())}
+
+
 def step_parts(
     run: Run, rates: StageRates, split: StageSplit, cost: LayerCost, step: StepTime
 ) -> dict[str, float]:
@@ -77,16 +90,30 @@ def step_parts(
     what ZeRO-2 and 3 expose in each micro-batch counts as data-parallel.
     """
     slowest = int(stage_time(rates, split).argmax())
-    layers, again = split.layers[slowest], split.recomputed[slowest]
-    each = {name: float((layers * getattr(cost, name)).sum()) for name in LAYER_PARTS}
-    each["head"] = float(split.first[slowest] * cost.first + split.last[slowest] * cost.last)
-    each["recompute"] = float((layers * cost.selective).sum() + (again * rates.recompute).sum())
-    busy = float(stage_sum(rates.work, split)[slowest] + (again * rates.recompute).sum())
-    sharded = busy - fsum(each.values())
+    each = {name: float(part[slowest]) for name, part in micro_batch_parts(rates, split, cost).items()}
     parts = {name: float(run.num_microbatches * seconds) for name, seconds in each.items()}
-    parts["data_parallel"] = float(step.data_parallel + run.num_microbatches * sharded)
+    parts["data_parallel"] += float(step.data_parallel)
     rest = ("bubble", "p2p", "optimizer", "fixed", "stragglers")
     return parts | {name: float(getattr(step, name)) for name in rest}
+
+
+def rank_parts(
+    run: Run, rates: StageRates, split: StageSplit, cost: LayerCost, step: StepTime
+) -> dict[str, Array]:
+    """Seconds a step of each rank by cause: (ranks,) each; the parts of every rank sum to the step.
+
+    `idle` is what a rank waits for others: the bubble, slower stages, slower reductions and optimizers.
+    """
+    parts = {
+        name: run.num_microbatches * part for name, part in micro_batch_parts(rates, split, cost).items()
+    }
+    parts["data_parallel"] = parts["data_parallel"] + data_parallel_exposed(rates, split)
+    parts["optimizer"] = stage_sum(rates.optimizer, split)
+    same = {
+        name: np.full_like(parts["optimizer"], getattr(step, name)) for name in ("p2p", "fixed", "stragglers")
+    }
+    parts |= same
+    return parts | {"idle": step.total - sum(parts.values())}
 
 
 def _assembled(run: Run, rates: StageRates, split: StageSplit, parts: dict[str, float]) -> Estimate:

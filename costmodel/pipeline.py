@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +36,44 @@ def saturating_microbatches(pp: int, vpp: int) -> int:
     return pp if vpp == 1 else 2 * pp
 
 
-def plain_layers(layers: int, stages: int) -> Ints:
+@dataclass(frozen=True, slots=True)
+class LevelChunks:
+    """Chunks of an interleaved pipeline that take every rank equally long."""
+
+    sizes: tuple[int, ...]
+    """Layers of each chunk on every rank, the larger ones last: those keep least in flight."""
+    short: int
+    """Ends of the pipeline, 0 to 2, that hold a layer less: the last one and the first one."""
+
+
+@cache
+def level_chunks(layers: int, pp: int, vpp: int) -> LevelChunks | None:
+    """How an interleaved pipeline holds the layers if all ranks keep step; None if they cannot.
+
+    In the steady state every rank runs the same chunk, one after the other, so that a micro-batch takes
+    sum_c max_r t_rc and not max_r sum_c t_rc: a chunk that is longer on some ranks makes the others wait.
+    A chunk therefore has the same layers everywhere, but for the embedding's and the head's stage, which
+    may hold one fewer (94 layers on 4 x 8 stages: 2, 3 x 30, 2), or none at all (Llama 3's 126 layers on
+    16 x 8: nothing but the embedding, 126 x 1, nothing but the head).
+    """
+    short = -layers % pp
+    each, larger = divmod((layers + short) // pp, vpp)
+    if vpp == 1 or short > 2 or not each:
+        return None
+    return LevelChunks((each,) * (vpp - larger) + (each + 1,) * larger, short)
+
+
+def plain_layers(layers: int, pp: int, vpp: int = 1) -> Ints:
     """Layers of each virtual stage, as even as can be; the remainder goes to the middle stages.
 
     The first stage also holds the embedding and the last one the head, so they get the short end.
+    Interleaved pipelines have level chunks where they can.
     """
+    level, stages = level_chunks(layers, pp, vpp), pp * vpp
+    if level is not None:
+        split = np.repeat(np.array(level.sizes), pp)
+        split[[-1, 0][: level.short]] -= 1
+        return split
     base, extra = divmod(layers, stages)
     split = np.full(stages, base)
     first = (stages - extra) // 2
@@ -50,10 +85,10 @@ def chunk_range(layers: int, stages: Column) -> tuple[Column, Column, Column]:
     """Fewest layers at an end, fewest and most in the middle, of an interleaved virtual stage.
 
     Virtual stages hold floor(L/S) layers or one more; the first and the last may hold one fewer, for
-    the embedding and the head (126 layers on 64 virtual stages: 1, 62 x 2, 1).
+    the embedding and the head (126 layers on 64 virtual stages: 1, 62 x 2, 1; on 128: 0, 126 x 1, 0).
     """
     base = layers // stages
-    return np.maximum(1, base - 1), base, base + 1
+    return np.maximum(0, base - 1), base, base + 1
 
 
 def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:

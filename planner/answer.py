@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,15 @@ from costmodel.run import Run
 from costmodel.stage import StageRates, stage_memory, stage_time
 from costmodel.step import assumed_rates
 from planner import __version__, solution
-from planner.confidence import band_of
-from planner.economics import DAY, run_dollars, run_seconds
+from planner.chance import margin_of
+from planner.economics import DAY, Economy, run_dollars, run_seconds
 from planner.instance import Instance
 from planner.keybook import run_of_rows
+from planner.outlook import TB, Outlook
+from planner.requirements import QUANTITIES
 from planner.search.rows import Plan
 from planner.space.values import selective_modules
+from planner.sureness import band_of_plan, memory_risk, probabilities
 
 GIB = 2**30
 
@@ -59,11 +61,19 @@ def days_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:
     return float(seconds[0]) / DAY, float(run_dollars(instance, plan.row, seconds)[0])
 
 
+def surely(instance: Instance, plan: Plan) -> tuple[float, float]:
+    """Days and dollars that deadline and budget have to allow for: as predicted, or at the confidence."""
+    economy = Economy.of(instance, plan.row, surely=False)
+    seconds = economy.seconds(np.array([plan.step])) * margin_of(instance, plan.row, plan.step)
+    return float(seconds[0]) / DAY, float(economy.total("cost", seconds)[0])
+
+
 def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...] = ()) -> solution.Plan:
     """A plan as the solution file has it."""
     of = predicted(instance, plan)
     days, cost = days_and_dollars(instance, plan)
-    band = band_of(run_of_plan(instance, plan))
+    band, risk = band_of_plan(instance, plan), memory_risk(instance, plan, of)
+    ahead, decided = Outlook.of(instance, plan), decisions(instance, plan)
     figures = solution.Estimate(
         step_time_s=of.step_time,
         days=days,
@@ -72,14 +82,18 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
         hfu=of.hfu,
         tokens_per_s_per_gpu=of.tokens_per_second_per_gpu,
         memory_gib=memory_parts(of),
-        # An agreed MFU is not a prediction: it has no band of ours.
-        interval_80_days=None if instance.assume_mfu else (days * band.low, days * band.high),
+        evidence=None if band is None else band.evidence,
+        probability=probabilities(instance, plan),
+        out_of_memory=solution.MemoryRisk(
+            risk=risk.grade, probability=risk.probability, balanced=risk.balanced
+        ),
         breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
+        **ahead.figures(band),
     )
     return solution.Plan(
-        decisions=decisions(instance, plan),
+        decisions=decided,
         estimate=figures,
-        slack=slack(instance, plan, figures),
+        slack=slack(instance, ahead, figures) | spare(instance, decided, figures),
         reasons=reasons,
     )
 
@@ -138,21 +152,45 @@ def stages(instance: Instance, plan: Plan) -> tuple[solution.Stage, ...]:
     )
 
 
-def slack(instance: Instance, plan: Plan, figures: solution.Estimate) -> dict[str, solution.Slack]:
+def slack(instance: Instance, ahead: Outlook, figures: solution.Estimate) -> dict[str, solution.Slack]:
     """How far the plan stays from each limit."""
-    limits, pool = instance.limits, instance.pools[int(plan.row.pool[0])]
-    nodes = int(plan.row.num_gpus[0]) // pool.fabric.gpus_per_node
-    used = {
+    limits, pool, site = instance.limits, ahead.pool, ahead.pool.site
+    nodes = ahead.num_gpus // pool.fabric.gpus_per_node
+    room = min(pool.memory_limit(limits.memory_headroom), limits.most_memory or np.inf) / GIB
+    used: dict[str, tuple[float | None, float, str]] = {
         "deadline": (limits.deadline and limits.deadline / DAY, figures.days, "days"),
         "budget": (limits.budget, figures.dollars, "USD"),
-        "memory": (pool.memory_limit(limits.memory_headroom) / GIB, figures.memory_gib.total, "GiB"),
-        "nodes": (float(pool.max_nodes), float(nodes), "nodes"),
+        "memory": (room, figures.memory_gib.total, "GiB"),
+        "nodes": (float(pool.nodes or pool.max_nodes), float(nodes + ahead.spare_nodes), "nodes"),
     }
+    if figures.energy is not None:
+        used["energy"] = (limits.energy and limits.energy / 1e3, figures.energy.mwh, "MWh")
+        used["carbon"] = (limits.carbon, figures.energy.tonnes_co2, "t CO2")
+    if figures.storage is not None and site is not None:
+        room = float(np.asarray(site.storage.resolved(nodes).capacity)) / TB
+        used["storage"] = (room if np.isfinite(room) else None, figures.storage.total_tb, "TB")
     return {
         name: solution.Slack(limit=limit, used=value, left=limit - value, unit=unit)
         for name, (limit, value, unit) in used.items()
         if limit is not None
     }
+
+
+def spare(
+    instance: Instance, decided: solution.Decisions, figures: solution.Estimate
+) -> dict[str, solution.Slack]:
+    """How far the plan stays from each requirement that is a number from above, from below, or exact."""
+    found = {}
+    for of in (*instance.narrowing.required, *instance.limits.steps):
+        if of.operator not in ("in", "!=") and not isinstance(of.value, str):
+            used, limit = (
+                float(getattr(figures if of.decision is None else decided, of.decision or of.name)),
+                of.value,
+            )
+            left = used - limit if of.operator in (">=", ">") else limit - used
+            unit = "" if of.decision is not None else QUANTITIES[of.name].unit
+            found[of.text] = solution.Slack(limit=limit, used=used, left=left, unit=unit)
+    return found
 
 
 @cache
@@ -170,10 +208,12 @@ def catalogue_hash() -> str:
 
 def provenance(problem_hash: str, files: dict[str, str] | None = None) -> solution.Provenance:
     """What an answer depends on: version, problem, files it names, facts, libraries."""
+    import ortools  # its package alone; CP-SAT is loaded where it is used
+
     return solution.Provenance(
         planner=__version__,
         problem_hash=problem_hash,
         catalogue=catalogue_hash(),
         files=files or {},
-        versions={name: version(name) for name in ("ortools", "numpy")},
+        versions={"ortools": ortools.__version__, "numpy": np.__version__},
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.money import dollars
+from planner.chance import least_margins_of, margin_of, most_spreads
 from planner.instance import Instance, Limits, Term
+from planner.required import longest_steps
+from planner.running import Running
 from planner.space.columns import Groups
 
 Array = NDArray[Any]
@@ -18,70 +22,133 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Economy:
-    """What turns the time of a step into days and dollars, a row each."""
+    """What turns the time of a step into days, dollars and energy of a run, a row each."""
 
     seconds_per_step: Array
-    """Seconds of the run for each second of a step: tokens / tokens a step."""
+    """Seconds of the run for each second of a step: tokens / tokens a step x slowdown."""
+    fixed: Array
+    """Seconds of the run beside its steps: start and evaluations."""
     rent: Array
-    """Dollars a second of the run."""
+    """Dollars a second of the run, spare nodes included."""
     committed: Array
     """Seconds that are paid for even if the run ends sooner."""
     num_gpus: Array
+    draw: Array | None = None
+    """kWh a second of the run, where limits or objective ask for energy."""
+    emission: Array | None = None
+    """Tonnes of CO2 a second, likewise."""
+    room: Array | None = None
+    """Seconds after which the storage is full, where it has a limit."""
+    margin: Array | None = None
+    """Length of the run over its prediction for which deadline and budget have to hold, where a confidence
+    is asked for: `chance.margin_of`, or less."""
+    required: Array | None = None
+    """(rows, requirements) seconds of the run with the longest step that requirements allow."""
 
     @classmethod
-    def of(cls, instance: Instance, rows: Groups) -> Economy:
-        price = np.array([pool.price for pool in instance.pools])[rows.pool]
+    def of(cls, instance: Instance, rows: Groups, surely: bool = True) -> Economy:
+        """Of rows of an instance, at their largest number of micro-batches; margins only if `surely`."""
+        running = Running.of(instance)
+        num_gpus = rows.num_gpus
+        place = running.place(rows.pool, num_gpus)
+        lost = running.losses(instance, rows, place)
+        steps = instance.tokens / (rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len))
+        each = steps * lost["slowdown"]
+        metered, limited = asks_for_energy(instance), bool(np.isfinite(running.room).any())
+        fixed, steps = each * running.evaluation[place] + lost["startup"], longest_steps(instance, rows)
         return cls(
-            instance.tokens / (rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len)),
-            np.asarray(dollars(rows.num_gpus, 1 / DAY, price)),
-            np.array([pool.committed for pool in instance.pools])[rows.pool],
-            rows.num_gpus.astype(float),
+            each,
+            fixed,
+            running.rent[place],
+            running.committed[place],
+            num_gpus.astype(float),
+            lost["draw"] if metered else None,
+            lost["emission"] if metered else None,
+            running.room[place] if limited else None,
+            least_margins_of(instance, rows) if surely else None,
+            None if steps is None else each[:, None] * steps + fixed[:, None],
         )
 
-    @classmethod
-    def of_columns(cls, instance: Instance, pool: int, tokens_per_step: Array, num_gpus: Array) -> Economy:
-        """Of layouts of one pool, from columns that broadcast."""
-        of = instance.pools[pool]
-        rent = np.asarray(dollars(num_gpus, 1 / DAY, of.price))
-        return cls(instance.tokens / tokens_per_step, rent, np.asarray(of.committed), num_gpus)
-
     def take(self, index: Array) -> Economy:
-        return Economy(*(getattr(self, f.name)[index] for f in fields(self)))
+        columns: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        taken: list[Any] = [None if column is None else column[index] for column in columns]
+        return Economy(*taken)
 
     @staticmethod
     def concatenate(parts: list[Economy]) -> Economy:
-        return Economy(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Economy)))
-
-    @staticmethod
-    def empty() -> Economy:
-        return Economy(*(np.empty(0) for _ in fields(Economy)))
+        columns = ([getattr(part, f.name) for part in parts] for f in fields(Economy))
+        whole: list[Any] = [None if of[0] is None else np.concatenate(of) for of in columns]
+        return Economy(*whole)
 
     def seconds(self, step: Array) -> Array:
-        """Seconds of the whole run."""
-        return self.seconds_per_step * step
+        """Seconds of the whole run by the clock on the wall."""
+        return self.seconds_per_step * step + self.fixed
+
+    @property
+    def surely(self) -> Economy:
+        """Of runs as long as deadline and budget have to allow for."""
+        if self.margin is None:
+            return self
+        longer = {"seconds_per_step": self.seconds_per_step * self.margin, "fixed": self.fixed * self.margin}
+        # What else is limited is so as predicted.
+        return replace(self, **longer, room=None, required=None)
+
+    def total(self, term: Term, seconds: Array) -> Array:
+        """What a run of so many seconds takes: seconds, dollars, kWh or tonnes.
+
+        Dollars: rent for as long as it runs, or for the committed window if that is longer.
+        """
+        if term == "cost":
+            return self.rent * np.maximum(seconds, self.committed)
+        return seconds if term == "time" else self._meter(term) * seconds
 
     def dollars(self, step: Array) -> Array:
-        """What the run costs: rent for as long as it runs, or for the committed window if that is longer."""
-        return self.rent * np.maximum(self.seconds(step), self.committed)
+        """What the run costs."""
+        return self.total("cost", self.seconds(step))
 
-
-    def longest(self, seconds: Any, cost: Any) -> Array:
-        """The longest step whose run takes at most so many seconds and costs at most so much.
+    def longest(self, seconds: Any, cost: Any, energy: float = np.inf, carbon: float = np.inf) -> Array:
+        """The longest step whose run takes at most so many seconds, and so much of the others, and has room.
 
         Of a committed window it only counts that the rent of the run itself is within `cost`.
         """
-        return np.minimum(seconds, cost / self.rent) / self.seconds_per_step
+        most = np.minimum(seconds, cost / self.rent)
+        if self.room is not None:
+            most = np.minimum(most, self.room)
+        if self.required is not None:
+            most = np.minimum(most, self.required.min(axis=1))
+        for term, value in (("energy", energy), ("carbon", carbon)):
+            if np.isfinite(value):
+                most = np.minimum(most, value / self._meter(term))
+        return (most - self.fixed) / self.seconds_per_step
+
+    def later(self, step: Array, share: float) -> Array:
+        """Steps whose runs take longer by such a share."""
+        return step + share * (step + self.fixed / self.seconds_per_step)
+
+    def _meter(self, term: str) -> Array:
+        column = self.draw if term == "energy" else self.emission
+        assert column is not None, "neither limits nor objective of the instance ask for energy"
+        return column
+
+
+def asks_for_energy(instance: Instance) -> bool:
+    """Whether limits or objective are about energy or carbon."""
+    limits, asked = instance.limits, ("energy", "carbon")
+    return (
+        limits.energy is not None
+        or limits.carbon is not None
+        or any(name in asked for name, _ in instance.objective)
+    )
 
 
 def run_seconds(instance: Instance, rows: Groups, step: Array) -> Array:
-    """Seconds of the whole run: tokens / tokens a step x seconds a step."""
+    """Seconds of the whole run: tokens / tokens a step x seconds a step, and what is lost."""
     return Economy.of(instance, rows).seconds(step)
 
 
 def run_dollars(instance: Instance, rows: Groups, seconds: Array) -> Array:
     """What a run of so many seconds costs."""
-    economy = Economy.of(instance, rows)
-    return economy.rent * np.maximum(seconds, economy.committed)
+    return Economy.of(instance, rows).total("cost", seconds)
 
 
 def outside(limits: Limits, seconds: Array, cost: Array) -> tuple[Array, Array]:
@@ -91,23 +158,65 @@ def outside(limits: Limits, seconds: Array, cost: Array) -> tuple[Array, Array]:
     return late, dear
 
 
+def beyond(limits: Limits, economy: Economy, seconds: Array) -> dict[str, Array]:
+    """Runs of so many seconds that break a limit beside deadline and budget, by the limit's name."""
+    broken = {}
+    if limits.energy is not None:
+        broken["energy"] = economy.total("energy", seconds) > limits.energy
+    if limits.carbon is not None:
+        broken["carbon"] = economy.total("carbon", seconds) > limits.carbon
+    if economy.room is not None:
+        broken["storage"] = seconds > economy.room
+    if economy.required is not None:
+        for of, most in zip(limits.steps, economy.required.T, strict=True):
+            broken[of.text] = seconds > most
+    return broken
+
+
 def within(limits: Limits, economy: Economy, step: Array) -> Array:
-    """Rows that meet deadline and budget."""
-    late, dear = outside(limits, economy.seconds(step), economy.dollars(step))
-    return np.isfinite(step) & ~late & ~dear
+    """Rows that meet all limits but memory."""
+    seconds, allowed_for = economy.seconds(step), economy.surely.seconds(step)
+    late, dear = outside(limits, allowed_for, economy.total("cost", allowed_for))
+    inside = np.isfinite(step) & ~late & ~dear
+    for which in beyond(limits, economy, seconds).values():
+        inside &= ~which
+    return inside
+
+
+def surely_within(instance: Instance, limits: Limits, rows: Groups, economy: Economy, step: Array) -> Array:
+    """`within`, with the margins of each row's own run where a confidence is asked for."""
+    inside, share = within(limits, economy, step), instance.limits.chance
+    if economy.margin is None or share is None or not inside.any():
+        return inside
+    some = np.flatnonzero(inside)
+    few, of, steps = rows.take(some), economy.take(some), step[some]
+    # exp(z*sqrt(s^2 + w^2)) is at most exp(z*s) * exp(z*w): what is within that needs no closer look.
+    widened = np.exp(NormalDist().inv_cdf(share) * most_spreads(instance, few, steps))
+    near = np.flatnonzero(~within(limits, replace(of, margin=economy.margin[some] * widened), steps))
+    margin = [margin_of(instance, few.take(np.array([i])), float(steps[i])) for i in near.tolist()]
+    inside[some[near]] = within(limits, replace(of.take(near), margin=np.array(margin)), steps[near])
+    return inside
 
 
 def first_key(
-    objective: tuple[tuple[Term, float], ...], lexicographic: bool, seconds: Array, dollars: Array
+    objective: tuple[tuple[Term, float], ...], lexicographic: bool, totals: Mapping[Term, Array]
 ) -> Array:
     """The most important sort key of runs: the first goal, or the weighted sum in dollars."""
-    terms = {"time": seconds, "cost": dollars}
     if lexicographic:
-        return terms[objective[0][0]]
+        return totals[objective[0][0]]
     weight = {"cost": 1.0, "time": 1 / DAY}
     return sum(
-        (terms[name] * weight[name] * factor for name, factor in objective), np.zeros(np.shape(seconds))
+        (totals[name] * weight[name] * factor for name, factor in objective),
+        np.zeros(np.shape(totals["time"])),
     )
+
+
+def totals(objective: tuple[tuple[Term, float], ...], economy: Economy, seconds: Array) -> dict[Term, Array]:
+    """Seconds of runs, and what they take of everything that the objective names."""
+    found: dict[Term, Array] = {"time": seconds}
+    for name, _ in objective:
+        found[name] = economy.total(name, seconds)
+    return found
 
 
 def keys(
@@ -115,10 +224,9 @@ def keys(
 ) -> tuple[Array, ...]:
     """Sort keys of plans, most important first: the objective, then time, then fewer GPUs."""
     seconds = economy.seconds(step)
-    priced = any(name == "cost" for name, _ in objective)
-    cost = economy.dollars(step) if priced else seconds
-    more = [{"time": seconds, "cost": cost}[name] for name, _ in objective[1:]] if lexicographic else []
-    return (first_key(objective, lexicographic, seconds, cost), *more, seconds, economy.num_gpus)
+    of = totals(objective, economy, seconds)
+    more = [of[name] for name, _ in objective[1:]] if lexicographic else []
+    return (first_key(objective, lexicographic, of), *more, seconds, economy.num_gpus)
 
 
 def no_worse(columns: tuple[Array, ...], achieved: tuple[Array, ...]) -> Array:

@@ -68,7 +68,7 @@ def extreme_split(architecture: Architecture, pp: int, vpp: int, num_microbatche
     The first and the last rank are always among them; of those between, the ones that no other
     beats in layers and in activations kept, of every kind.
     """
-    split = stage_split(architecture, pp, vpp, num_microbatches, plain_layers(architecture.layers, pp * vpp))
+    split = stage_split(architecture, pp, vpp, num_microbatches, plain_layers(architecture.layers, pp, vpp))
     features = np.concatenate([split.layers, split.in_flight], axis=1)[1:-1]
     keep = [0]
     for i, row in enumerate(features):

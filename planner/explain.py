@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.estimate import Estimate as Prediction
 from costmodel.pipeline import plain_layers
-from planner.answer import GIB, days_and_dollars, predicted
+from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook, one_microbatch_count
+from planner.reason_words import change_words, label, other_decisions, part_name, part_words, sizes
 from planner.relax import why_none
 from planner.search import Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
@@ -24,36 +24,6 @@ from planner.space.values import recompute_families, recompute_modes
 from planner.stages import StagePlan
 
 Array = NDArray[Any]
-
-NAMES = {
-    "num_gpus": "GPUs",
-    "num_microbatches": "micro-batches",
-    "micro_batch": "micro-batch",
-    "zero": "ZeRO",
-    "recompute": "recompute",
-    "gpu": "GPU type",
-    "stages": "stages",
-}
-PARTS = {
-    "gemm": "matrix products",
-    "attention": "attention",
-    "elementwise": "elementwise work",
-    "host": "launch gaps",
-    "tp": "tensor-parallel traffic",
-    "cp": "context-parallel traffic",
-    "ep": "expert-parallel traffic",
-    "head": "embedding, head and loss",
-    "recompute": "recompute",
-    "bubble": "pipeline bubble",
-    "p2p": "pipeline transfers",
-    "data_parallel": "data-parallel traffic",
-    "optimizer": "optimizer",
-    "fixed": "per-step overhead",
-    "stragglers": "stragglers",
-    "assumed": "computing at the assumed MFU",
-}
-SMALL = 5e-4
-"""Shares of the total below this are not worth a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,51 +38,16 @@ class Question:
 
 def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
     """One question for each decision that the problem leaves open."""
-    allowed, modes = instance.narrowing.allowed, recompute_modes(instance)
+    modes = recompute_modes(instance)
     usual = recompute_families(modes)
     moe = ("ep", "etp") if instance.architecture.moe else ()
     for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch", "zero"):
-        if len(allowed.get(name, (0, 1))) > 1:
+        if instance.narrowing.open(name):
             mask = in_families(usual, differs(name, plan.of(name)))
             yield Question(name, plan.of(name), partial(Plan.of, decision=name), mask)
     mode = mode_of(plan)
     if modes - {mode}:
         yield Question("recompute", mode, mode_of, in_families(recompute_families(modes - {mode})))
-
-
-def mode_of(plan: Plan) -> str:
-    """The recompute mode as a launch file would name it."""
-    if plan.of("selective"):
-        return "selective"
-    return "full" if any(plan.stages.recomputed) else "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A plan with what it takes, computed once."""
-
-    plan: Plan
-    days: float
-    dollars: float
-    prediction: Prediction
-    shares: dict[str, float]
-    """Dollars or days of the run by part of the step."""
-
-    @classmethod
-    def of(cls, book: KeyBook, plan: Plan) -> Account:
-        instance = book.instance
-        days, cost = days_and_dollars(instance, plan)
-        of = predicted(instance, plan)
-        pool = instance.pools[int(plan.row.pool[0])]
-        total = days * 24 * int(plan.row.num_gpus[0]) * pool.price if by_money(instance) else days
-        return cls(
-            plan, days, cost, of, {name: total * part / of.step_time for name, part in of.breakdown.items()}
-        )
-
-
-def by_money(instance: Instance) -> bool:
-    """Whether parts of a step are told in dollars, or in days."""
-    return instance.objective[0][0] == "cost"
 
 
 def reasons(table: Table, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Reason, ...]:
@@ -160,7 +95,8 @@ def runner_ups(table: Table, plan: Plan) -> tuple[RunnerUp, ...]:
     """One for each GPU type that was not chosen."""
     instance = table.instance
     chosen = instance.pools[plan.of("pool")].gpu.name
-    names = [name for name in dict.fromkeys(pool.gpu.name for pool in instance.pools) if name != chosen]
+    every, permits = dict.fromkeys(pool.gpu.name for pool in instance.pools), instance.narrowing.permits
+    names = [name for name in every if name != chosen and permits("gpu", name)]
     usual = recompute_families(recompute_modes(instance))
     masks = [in_families(usual, of_type(instance, name)) for name in names]
     found = []
@@ -190,73 +126,20 @@ def answer(table: Table, mine: Account, question: Question, other: Plan | None) 
     return compared(table.instance, mine, theirs, question.decision, question.chosen, question.value(other))
 
 
-def label(decision: str) -> str:
-    """A decision as people call it."""
-    return NAMES.get(decision, decision.upper())
-
-
 def compared(
     instance: Instance, mine: Account, theirs: Account, decision: str, chosen: Any, alternative: Any
 ) -> Reason:
     """What the other plan would change, and which part of the step changes most."""
-    effect = {
-        "days": theirs.days - mine.days,
-        "dollars": theirs.dollars - mine.dollars,
-        "mfu": theirs.prediction.mfu - mine.prediction.mfu,
-        "memory_gib": float(theirs.prediction.memory.total - mine.prediction.memory.total) / GIB,
-        "step_time_s": theirs.prediction.step_time - mine.prediction.step_time,
-    }
-    names = mine.shares | theirs.shares
-    parts = {name: theirs.shares.get(name, 0.0) - mine.shares.get(name, 0.0) for name in names}
-    driver = max(parts, key=lambda name: abs(parts[name]), default="nothing")
+    effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
     head = f"{label(decision)} {chosen} -> {alternative}{other_decisions(mine.plan, theirs.plan, decision)}"
     return Reason(
         decision=decision,
         chosen=chosen,
         alternative=alternative,
         effect=effect,
-        because=PARTS.get(driver, driver),
+        because=part_name(driver_of(parts)),
         text=f"{head}: {change_words(effect)}{part_words(parts, by_money(instance))}.",
     )
-
-
-def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
-    """What else the alternative changes, in short."""
-    named = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero")
-    changed = [
-        f"{NAMES.get(n, n.upper())} {int(getattr(other.row, n)[0])}"
-        for n in named
-        if n != decision and getattr(other.row, n)[0] != getattr(plan.row, n)[0]
-    ]
-    if decision != "recompute" and mode_of(other) != mode_of(plan):
-        changed.append(f"recompute {mode_of(other)}")
-    return f" (with {', '.join(changed)})" if changed else ""
-
-
-def change_words(effect: dict[str, float]) -> str:
-    """The effect of an alternative as a clause."""
-    days, cost = effect["days"], effect["dollars"]
-    sooner = (
-        f"{abs(days):.2f} days {'longer' if days > 0 else 'shorter'}" if abs(days) >= 0.005 else "as long"
-    )
-    money = f"${abs(cost):,.0f} {'dearer' if cost > 0 else 'cheaper'}" if abs(cost) >= 0.5 else "as dear"
-    memory = f"{abs(effect['memory_gib']):.1f} GiB {'more' if effect['memory_gib'] > 0 else 'less'}"
-    return f"{sooner}, {money}, MFU {effect['mfu'] * 100:+.2f} points, {memory}"
-
-
-def part_words(parts: dict[str, float], in_dollars: bool) -> str:
-    """The largest changes of parts, as a clause."""
-    total = sum(abs(change) for change in parts.values())
-    largest = sorted(parts.items(), key=lambda item: -abs(item[1]))[:3]
-    said = [(name, change) for name, change in largest if total and abs(change) > max(0.05 * total, SMALL)]
-    if not said:
-        return ""
-    words = [
-        f"{PARTS.get(name, name)} {'+' if change > 0 else '-'}"
-        + (f"${abs(change):,.0f}" if in_dollars else f"{abs(change):.2f} days")
-        for name, change in said
-    ]
-    return "; " + ", ".join(words)
 
 
 def microbatch_reason(table: Table, mine: Account) -> Reason | None:
@@ -269,6 +152,11 @@ def microbatch_reason(table: Table, mine: Account) -> Reason | None:
     sequences = int(row.micro_batch[0] * row.dp[0])
     if fewer < 1 or sequences * fewer < instance.min_batch or (wanted and len(wanted) == 1):
         return None
+    required = replace(instance.narrowing, allowed={})
+    if not required.permits("num_microbatches", fewer) or not required.permits(
+        "global_batch", sequences * fewer
+    ):
+        return None
     other = priced(table.book, one_microbatch_count(row, fewer), plan.stages)
     theirs = Account.of(table.book, other)
     return compared(instance, mine, theirs, "num_microbatches", int(row.m_high[0]), fewer)
@@ -280,15 +168,10 @@ def stage_reason(table: Table, mine: Account) -> Reason | None:
     row = plan.row
     if row.pp[0] == 1:
         return None
-    even = tuple(int(n) for n in plain_layers(instance.architecture.layers, int(row.pp[0] * row.vpp[0])))
+    even = tuple(int(n) for n in plain_layers(instance.architecture.layers, int(row.pp[0]), int(row.vpp[0])))
     again = tuple(min(r, n) for r, n in zip(plan.stages.recomputed, even, strict=True))
     chosen, other = sizes(plan.stages.layers), sizes(even)
     if even == plan.stages.layers:
         return None
     alternative = priced(table.book, row, StagePlan(even, again))
     return compared(instance, mine, Account.of(table.book, alternative), "stages", chosen, other)
-
-
-def sizes(layers: tuple[int, ...]) -> str:
-    """Layers of the virtual stages, in short."""
-    return ", ".join(map(str, layers)) if len(layers) <= 16 else f"{min(layers)} to {max(layers)} layers each"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
 from costmodel.run import Fabric
 from costmodel.stack import Stack
 from hardware.accelerator import Accelerator
+from planner.requirements import Requirement
+from planner.site import Site
 
-Term = Literal["cost", "time"]
+Term = Literal["cost", "time", "energy", "carbon"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +25,17 @@ class Pool:
     gpu: Accelerator
     fabric: Fabric
     min_nodes: int
+    """Nodes that train, at least."""
     max_nodes: int
+    """Nodes that train, at most: what there is, without the spares that so many need."""
     price: float
     """USD per GPU-hour."""
     committed: float = 0.0
     """Seconds that are paid for even if the run ends sooner."""
+    site: Site | None = None
+    """What runs lose, keep and draw there; None: nothing is lost."""
+    nodes: int = 0
+    """All nodes there are, spares included; `max_nodes` where it is 0."""
 
     def memory_limit(self, headroom: float) -> float:
         """Bytes a plan may use of each GPU."""
@@ -41,6 +52,21 @@ class Limits:
     """USD."""
     memory_headroom: float = 0.05
     """Share of the GPU's memory that no plan may touch."""
+    confidence: float | None = None
+    """Share of runs of a plan that are to meet deadline and budget; as predicted if none is given."""
+    energy: float | None = None
+    """kWh at the meter."""
+    carbon: float | None = None
+    """Tonnes of CO2-equivalent."""
+    most_memory: float | None = None
+    """Bytes of each GPU that no plan may exceed, where that is less than the headroom leaves."""
+    steps: tuple[Requirement, ...] = ()
+    """Requirements on predictions that ask for a step no longer than something (`planner.required`)."""
+
+    @property
+    def chance(self) -> float | None:
+        """The confidence, where there is a limit that it says something about."""
+        return None if self.deadline is None and self.budget is None else self.confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +74,34 @@ class Narrowing:
     """Values a decision may take; a decision that is absent takes every valid one."""
 
     allowed: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
+    required: tuple[Requirement, ...] = ()
+    """Requirements on decisions; each holds beside what is allowed."""
 
     def permits(self, decision: str, value: int | str) -> bool:
-        return decision not in self.allowed or value in self.allowed[decision]
+        if decision in self.allowed and value not in self.allowed[decision]:
+            return False
+        return all(each.holds(value) for each in self.required if each.decision == decision)
+
+    def permitted(self, decision: str, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """The same of many values."""
+        found = np.ones(len(values), dtype=bool)
+        if decision in self.allowed:
+            found &= np.isin(values, self.allowed[decision])
+        for each in self.required:
+            if each.decision == decision:
+                found &= each.holds(values)
+        return found
+
+    def open(self, decision: str) -> bool:
+        """Whether more than one value may be left."""
+        fixed = (each for each in self.required if each.decision == decision and len(each.values) == 1)
+        return len(self.allowed.get(decision, (0, 1))) > 1 and all(
+            e.operator not in ("==", "in") for e in fixed
+        )
+
+    def narrows(self, decision: str) -> bool:
+        """Whether anything says which values a decision may take."""
+        return decision in self.allowed or any(each.decision == decision for each in self.required)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +128,7 @@ class Instance:
     assume_mfu: float | None = None
     nominal_parameters: float | None = None
     """Parameters of the 6*P*D arithmetic under `assume_mfu`; the model's active ones if none."""
+    saves: bool = False
+    """The run ends with a checkpoint that is waited for: the next phase starts from it."""
+    derived: dict[str, Any] = field(default_factory=dict[str, Any], init=False, compare=False, repr=False)
+    """What is computed from the instance once and looked up after that; never carried over to another."""

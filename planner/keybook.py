@@ -124,7 +124,8 @@ class KeyBook:
         if isinstance(rows, Candidates):
             most, chunks = rows.vpp, rows.vpp
         else:
-            most = np.maximum(mix.layers // rows.pp, 1)
+            # Without enough micro-batches to fill the pipeline there is no interleaving.
+            most = np.where(rows.filled == 1, np.maximum((mix.layers + 2) // rows.pp, 1), 1)
         tokens = rows.micro_batch * rows.m_high * self.instance.seq_len / (rows.tp * rows.cp * rows.pp)
         return compute_bound(
             self.least.take(rows.key), slowest, extra, mix, rows.pp, most, chunks, rows.m_high, tokens,
@@ -174,5 +175,4 @@ def with_vpp(rows: Groups, vpp: Array) -> Candidates:
 
 def one_microbatch_count(row: Candidates, number: int) -> Candidates:
     """A row with a single number of micro-batches."""
-    count = np.full(len(row), number)
-    return replace(row, m_low=count, m_high=count)
+    return replace(row, m_low=np.full(len(row), number), m_high=np.full(len(row), number))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
-from planner.economics import DAY, Economy, keys, within
+from planner.economics import DAY, Economy, keys, surely_within, within
 from planner.evaluate import BLOCK, evaluate
 from planner.instance import Instance
 from planner.keybook import KeyBook
@@ -116,7 +116,9 @@ def satisfying(book: KeyBook, rows: Candidates) -> Iterator[Listed]:
     room = memory_limits(instance, rows.pool)
     for mode, (of_families, step, memory) in modes.items():
         fitting = np.flatnonzero(np.isin(rows.family, of_families) & (memory <= room))
-        index = fitting[affordable(instance, rows.take(fitting), step[fitting])]
+        some = rows.take(fitting)
+        economy = Economy.of(instance, some)
+        index = fitting[surely_within(instance, instance.limits, some, economy, step[fitting])]
         if len(index):
             yield Listed(
                 rows.take(index), mode, Economy.of(instance, rows.take(index)), step[index], memory[index]
@@ -137,7 +139,7 @@ def best_records(instance: Instance, number: int) -> list[dict[str, Any]]:
 
 def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
     """One mapping a candidate, its decisions named as those of a solution's plan."""
-    hidden = ("pool", "family", "key", "pipeline", "m_low", "m_high")
+    hidden = ("pool", "family", "key", "pipeline", "filled", "m_low", "m_high")
     decided = [f.name for f in fields(Candidates) if f.name not in hidden]
     columns = {name: getattr(of.rows, name).tolist() for name in decided}
     modules = sorted(selective_modules(instance.architecture)) if of.recompute == "selective" else []
@@ -175,7 +177,7 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
 @cache
 def plain_stages(layers: int, pp: int, vpp: int, recomputed: bool) -> list[dict[str, Any]]:
     """What each pipeline rank of the plain split holds, as in a solution's plan."""
-    split = plain_layers(layers, pp * vpp).tolist()
+    split = plain_layers(layers, pp, vpp).tolist()
     stages: list[dict[str, Any]] = []
     for rank in range(pp):
         held = split[rank::pp]

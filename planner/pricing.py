@@ -126,6 +126,17 @@ class Pricing(Strict):
         )
 
 
+def price_words(gpu: Accelerator, tariff: Tariff, assumed: bool) -> str:
+    """What an hour costs, as a sentence: of the catalogue where it is assumed, or of a kind of tariff."""
+    price = f"{gpu.name} is priced at {tariff.price:.2f} USD/gpu-hour"
+    if tariff.kind == "owned":
+        return f"{price}: purchase, power, upkeep and staff of one's own GPUs."
+    kind = tariff.kind.replace("_", "-")
+    if tariff.kind == "spot":
+        return f"{price}, spot; {tariff.lost_a_month:.0%} of its nodes are taken back within a month."
+    return f"{price}, typical of {kind} GPUs." if assumed else f"{price}, {kind}."
+
+
 def _by_pool(value: Any) -> Any:
     """One kind for all pools (a word, or a mapping with `kind`), or a mapping of GPU names."""
     if isinstance(value, dict) and "kind" not in value:

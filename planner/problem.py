@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +18,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -31,8 +33,16 @@ from planner.errors import InvalidInput, Refused, shown
 from planner.model import Model
 from planner.narrowing import Search, one_of
 from planner.objective import Limits, Objective
+from planner.phases import Phases, ResolvedPhase, resolved_phases
 from planner.pool import Pool
+from planner.power import Power
+from planner.pricing import Prices, price_words
 from planner.quantities import Duration, Range, SequenceLength, Strict, Tokens, batch_range
+from planner.reliability import Reliability
+from planner.requirements import on_gpus
+from planner.site import Site
+from planner.storage import Storage
+from planner.surroundings import sites_of
 from planner.units import fraction
 from planner.yaml_file import read_mapping
 
@@ -130,6 +140,16 @@ class Problem(Strict):
     """Deadline, budget, memory headroom."""
     objective: Objective = Objective.model_validate("cost")
     """cost, time, [cost, time], or {cost: 1, time: 20k USD/day}."""
+    reliability: Reliability | None = None
+    """How often runs stop, how they recover and save; preset `default` unless given (or `assume_mfu` is)."""
+    storage: Storage | None = None
+    """What the storage can do, and what is kept on it; unless given, what such clusters usually have."""
+    pricing: Prices = Field(default_factory=dict)
+    """How GPUs are paid for: on_demand, reserved, spot or owned, for all pools or by GPU."""
+    power: Power | None = None
+    """What nodes draw, the data centre's PUE, and the grid."""
+    phases: Phases = ()
+    """Parts of the run, in order, each with its own batch, sequence length and plan, on the same nodes."""
     assume_mfu: Annotated[float | None, BeforeValidator(_mfu)] = Field(default=None)
     """Skip the cost model for time: t = 6*P*D / (GPUs * peak * MFU), as in planning on paper."""
     search: Search = Search()
@@ -139,15 +159,58 @@ class Problem(Strict):
     time_limit: Duration | None = None
     """How long the search may take."""
 
+    _sites: tuple[Site, ...] = PrivateAttr()
+
     @model_validator(mode="after")
     def _agrees(self) -> Problem:
         if self.assume_mfu == 0:
             raise Refused("found 0", "a model FLOPs utilisation above 0, such as 0.4", "", ("assume_mfu",))
+        if self.assume_mfu is not None and self.limits.confidence is not None:
+            found = "assume_mfu is given as well: an agreed MFU is no prediction that could be off"
+            raise Refused(found, "one of them", "", ("limits", "confidence"))
         if not any(self.training.precision in pool.accelerator.peak_flops for pool in self.hardware):
             names = ", ".join(pool.accelerator.name for pool in self.hardware)
             found = f"{self.training.precision} is not among the precisions of {names}"
             raise Refused(found, "a precision that one of the pools has", "", ("training", "precision"))
+        try:
+            on_gpus(self.limits.require, [pool.accelerator.name for pool in self.hardware])
+        except Refused as refused:
+            raise refused.below("limits", "require") from None
         return self
+
+    @model_validator(mode="after")
+    def _surroundings(self) -> Problem:
+        if self.phases and self.limits.confidence is not None:
+            found = "a confidence is asked for, and the run has phases"
+            raise Refused(found, "one of them: phases are planned as predicted", "", ("limits", "confidence"))
+        try:
+            self.resolved_phases()
+        except Refused as refused:
+            raise refused.below("phases") from None
+        self._sites = sites_of(self)
+        return self
+
+    def resolved_phases(self) -> tuple[ResolvedPhase, ...]:
+        """The phases with nothing left open; the run itself where there are none."""
+        of = self.training
+        batch = {"min_batch": of.global_batch.min, "max_batch": of.global_batch.max}
+        return resolved_phases(self.phases, tokens=of.tokens, seq_len=of.seq_len, **batch)
+
+    def of_phase(self, phase: ResolvedPhase) -> Problem:
+        """One phase as a problem of its own: without a window that is paid for by the whole run."""
+        batch = Range[int](min=phase.min_batch, max=phase.max_batch)
+        of = {"tokens": round(phase.tokens), "seq_len": phase.seq_len, "global_batch": batch}
+        training = self.training.model_copy(update=of)
+        alone = self.model_copy(update={"training": training, "phases": ()})
+        alone._sites = tuple(
+            replace(site, tariff=replace(site.tariff, committed_days=0.0)) for site in self._sites
+        )
+        return alone
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """What surrounds the GPUs of each pool."""
+        return self._sites
 
     def as_written(self) -> dict[str, Any]:
         """Plain data in the spelling of the problem file; reading it gives the same problem."""
@@ -172,10 +235,15 @@ class Problem(Strict):
     def assumptions(self) -> tuple[str, ...]:
         """What the file left open or made remarkable, a sentence each."""
         notes = [
-            f"{pool.accelerator.name} is priced at {pool.price:.2f} USD/gpu-hour, typical of reserved GPUs."
-            for pool in self.hardware
-            if pool.assumed_price
+            price_words(pool.accelerator, site.tariff, pool.assumed_price)
+            for pool, site in zip(self.hardware, self._sites, strict=True)
+            if pool.assumed_price or site.tariff.kind != "reserved"
         ]
+        if self.reliability is None and self.assume_mfu is None:
+            notes.append(
+                "Days and dollars contain what failures, checkpoints and restarts cost at usual rates; "
+                "`reliability:` says otherwise."
+            )
         if self.model.file is not None:
             notes += [f"{self.model.file.path}: {note}" for note in self.model.file.notes]
         notes += [

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.answer import GIB, days_and_dollars
+from planner.answer import GIB, surely
 from planner.choose import conflict
 from planner.economics import DAY
 from planner.evaluate import evaluate
 from planner.instance import Instance, Limits, Term
 from planner.keybook import with_vpp
-from planner.search import Effort, Mask, Plan, Table, best, goal_of
+from planner.looser import looser
+from planner.outlook import TB, Outlook
+from planner.required import requirements_of, without_requirements
+from planner.requirements import texts
+from planner.running import Running
+from planner.search import Effort, Goal, Mask, Plan, Table, best, goal_of
 from planner.search.best import limits_of
-from planner.search.goal import in_families
 from planner.search.rows import memory_limits
 from planner.solution import Conflict, Relaxation
 from planner.space.columns import LayerKeys
@@ -25,24 +30,37 @@ from planner.space.layouts import expand
 from planner.space.values import recompute_families, recompute_modes
 
 Array = NDArray[Any]
+LIMITS = ("deadline", "budget", "energy", "carbon")
+"""Limits on a run that are fields of `Limits`."""
+OTHERS = ("energy", "carbon", "storage")
 PROBED = 4096
 """Pipelines whose even split is priced to see how much memory they need."""
 
 
-def fastest(instance: Instance, limits: Limits, mask: Mask | None = None) -> Plan | None:
-    """The plan with the shortest run within limits."""
-    return optimum(instance, limits, "time", mask)
-
-
-def cheapest(instance: Instance, limits: Limits, mask: Mask | None = None) -> Plan | None:
-    """The plan that costs least within limits."""
-    return optimum(instance, limits, "cost", mask)
+Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
+"""How a table is made: `Table.of`, or one that shares what others have found."""
+Optimum = Callable[[Instance, Limits, Term, "Mask | None"], "Plan | None"]
+"""How the best plan of a single objective is found: `optimum`, or one that remembers."""
 
 
 def optimum(instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None) -> Plan | None:
     """The best plan of a single objective within limits, in a table of its own."""
     families = every_family(instance) if mask else recompute_families(recompute_modes(instance))
     return best(Table.of(instance, goal_of(instance, limits, objective), families), mask, Effort())
+
+
+def fastest(
+    instance: Instance, limits: Limits, mask: Mask | None = None, find: Optimum = optimum
+) -> Plan | None:
+    """The plan with the shortest run within limits."""
+    return find(instance, limits, "time", mask)
+
+
+def cheapest(
+    instance: Instance, limits: Limits, mask: Mask | None = None, find: Optimum = optimum
+) -> Plan | None:
+    """The plan that costs least within limits."""
+    return find(instance, limits, "cost", mask)
 
 
 def every_family(instance: Instance) -> tuple[int, ...]:
@@ -60,26 +78,99 @@ def only_pool(instance: Instance, index: int) -> Instance:
 def why_none(table: Table, mask: Mask) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
     instance, limits = table.instance, table.goal.limits
-    free = replace(limits, deadline=None, budget=None)
+
+    def find(_: Instance, limits: Limits, objective: Term, mask: Mask | None) -> Plan | None:
+        return best(table.again(goal_of(instance, limits, objective)), mask, Effort())
+
     if limits.deadline is not None:
-        plan = fastest(instance, replace(limits, deadline=None), mask)
+        plan = fastest(instance, replace(limits, deadline=None), mask, find)
         if plan is not None:
-            days, cost = days_and_dollars(instance, plan)
+            days, cost = surely(instance, plan)
             return (
                 "deadline",
                 f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})",
             )
     if limits.budget is not None:
-        plan = cheapest(instance, replace(limits, budget=None), mask)
+        plan = cheapest(instance, replace(limits, budget=None), mask, find)
         if plan is not None:
-            _, cost = days_and_dollars(instance, plan)
+            _, cost = surely(instance, plan)
             return "budget", f"the cheapest costs ${cost:,.0f} of ${limits.budget:,.0f}"
-    if limits.deadline is not None and limits.budget is not None:
-        plan = fastest(instance, free, mask)
+    named = limited(instance, limits)
+    for text in texts(requirements_of(instance)):
+        free = without(replace(instance, limits=limits), [text])
+        if (plan := fastest(free, free.limits, mask)) is not None:
+            days, cost = surely(free, plan)
+            return text, f"without {text} the fastest takes {days:.1f} days and costs ${cost:,.0f}"
+    for name in OTHERS:
+        if name in named and (words := other_words(instance, limits, name, mask)):
+            return name, f"the least is {words[1]} of {words[0]}"
+    free = without(replace(instance, limits=limits), named)
+    if len(named) > 1:
+        run_only = set(named) <= {"deadline", "budget"}
+        plan = fastest(free, free.limits, mask, find if run_only else optimum)
         if plan is not None:
-            days, cost = days_and_dollars(instance, plan)
-            return "deadline and budget", f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
-    return memory_words(Table.of(instance, goal_of(instance, free), every_family(instance)), mask)
+            days, cost = surely(free, plan)
+            return " and ".join(named), f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
+    return memory_words(Table.of(free, goal_of(free), every_family(free)), mask)
+
+
+def limited(instance: Instance, limits: Limits) -> list[str]:
+    """Names of the limits that are set, memory and nodes aside."""
+    named = [name for name in LIMITS if getattr(limits, name) is not None]
+    named += texts(requirements_of(instance))
+    return named + ["storage"] * bool(np.isfinite(Running.of(instance).room).any())
+
+
+def without(instance: Instance, names: Sequence[str]) -> Instance:
+    """The instance without some of its limits."""
+    limits = replace(instance.limits, **{name: None for name in names if name in LIMITS})
+    pools = instance.pools
+    if "storage" in names:
+        pools = tuple(replace(pool, site=pool.site and pool.site.with_room(np.inf)) for pool in pools)
+    return without_requirements(replace(instance, limits=limits, pools=pools), names)
+
+
+def other_words(
+    instance: Instance, limits: Limits, name: str, mask: Mask | None = None, find: Optimum = optimum
+) -> tuple[str, str] | None:
+    """A limit on energy, carbon or storage, and what a plan without it takes; None if there is none."""
+    free = without(replace(instance, limits=limits), [name])
+    if name == "storage":
+        return room_words(instance, free, mask, find)
+    term: Term = "energy" if name == "energy" else "carbon"
+    # The instance's own limits ask for energy; without this one they may not.
+    plan = find(instance, free.limits, term, mask)
+    if plan is None:
+        return None
+    ahead = Outlook.of(instance, plan)
+    assert ahead.pool.site is not None
+    of = ahead.energy(ahead.pool.site)
+    if term == "energy":
+        most, used = (limits.energy or 0.0) / 1e3, float(of.kwh) / 1e3
+        return f"{most:,.4g} MWh", f"{enough(used)} MWh"
+    return f"{limits.carbon:,.4g} t", f"{enough(float(of.tonnes))} t"
+
+
+def room_words(
+    instance: Instance, free: Instance, mask: Mask | None, find: Optimum = optimum
+) -> tuple[str, str] | None:
+    """The storage there is, and what the quickest or the cheapest plan without that limit keeps."""
+    each = [ask(free, free.limits, mask, find) for ask in (fastest, cheapest)]
+    found = [plan for plan in each if plan is not None]
+    if not found:
+        return None
+    plan = min(found, key=lambda each: kept_by(free, each))
+    pool = instance.pools[plan.of("pool")]
+    assert pool.site is not None
+    nodes = int(plan.row.num_gpus[0]) / pool.fabric.gpus_per_node
+    room = float(np.asarray(pool.site.storage.resolved(nodes).capacity))
+    return f"{room / TB:,.4g} TB", f"{enough(kept_by(free, plan) / TB)} TB"
+
+
+def kept_by(instance: Instance, plan: Plan) -> float:
+    """Bytes that a plan's run keeps."""
+    ahead = Outlook.of(instance, plan)
+    return 0.0 if ahead.pool.site is None else float(ahead.demand(ahead.pool.site).capacity)
 
 
 def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
@@ -116,20 +207,29 @@ def chosen(mask: Mask, rows: LayerKeys) -> Array:
 
 def infeasible(instance: Instance) -> Conflict:
     """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
+    moves = [*moved_limits(instance), *more_nodes(instance), *less_headroom(instance)]
+    moves += [*less_sure(instance), *looser(instance, fastest)]
+    return Conflict(limits=conflicting(instance), relaxations=tuple(moves))
+
+
+def moved_limits(instance: Instance, find: Optimum = optimum) -> list[Relaxation]:
+    """How far each limit on the run itself would have to move alone."""
     limits = instance.limits
     moves: list[Relaxation] = []
     if limits.deadline is not None:
-        plan = fastest(instance, replace(limits, deadline=None))
+        plan = fastest(instance, replace(limits, deadline=None), find=find)
         if plan is not None:
-            days = days_and_dollars(instance, plan)[0]
-            moves.append(_move("deadline", days_words(limits.deadline / DAY), days_words(days)))
+            days = surely(instance, plan)[0]
+            moves.append(relaxation("deadline", days_words(limits.deadline / DAY), days_words(days)))
     if limits.budget is not None:
-        plan = cheapest(instance, replace(limits, budget=None))
+        plan = cheapest(instance, replace(limits, budget=None), find=find)
         if plan is not None:
-            cost = days_and_dollars(instance, plan)[1]
-            moves.append(_move("budget", dollar_words(limits.budget), dollar_words(cost)))
-    moves += more_nodes(instance) + less_headroom(instance)
-    return Conflict(limits=conflicting(instance), relaxations=tuple(moves))
+            cost = surely(instance, plan)[1]
+            moves.append(relaxation("budget", dollar_words(limits.budget), dollar_words(cost)))
+    for name in limited(instance, limits):
+        if name in OTHERS and (words := other_words(instance, limits, name, find=find)) is not None:
+            moves.append(relaxation(name, *words))
+    return moves
 
 
 def days_words(days: float) -> str:
@@ -142,46 +242,54 @@ def dollar_words(cost: float) -> str:
     return f"${rounded_up(cost, 0 if cost >= 10_000 else 2):,.{0 if cost >= 10_000 else 2}f}"
 
 
+def enough(value: float) -> str:
+    """Rounded up to four digits: 1,235, 0.3142."""
+    digits = 3 - math.floor(math.log10(value))
+    return f"{rounded_up(value, digits):,.{max(digits, 0)}f}"
+
+
 def rounded_up(value: float, digits: int) -> float:
     """The least decimal of so many digits that is not below the value."""
     return math.ceil(value * 10**digits * (1 - 1e-12)) / 10**digits
 
 
-def _move(limit: str, old: str, new: str) -> Relaxation:
+def relaxation(limit: str, old: str, new: str) -> Relaxation:
+    """One limit moved, in the words of a solution."""
     return Relaxation(
         limit=limit, **{"from": old}, to=new, text=f"{limit} from {old} to {new} makes a plan possible"
     )
 
 
-def conflicting(instance: Instance) -> tuple[str, ...]:
+def conflicting(instance: Instance, find: Optimum = optimum, tables: Tables = Table.of) -> tuple[str, ...]:
     """A smallest set of limits that cannot hold together: a core of the bounds by CP-SAT, or by trial."""
-    limits = instance.limits
-    named = [name for name in ("deadline", "budget") if getattr(limits, name) is not None]
-    core = core_of_bounds(instance)
+    named = limited(instance, instance.limits)
+    # Bounds are those of what requirements on decisions leave: they are no core of all limits then.
+    core = core_of_bounds(instance, tables) if not instance.narrowing.required else ()
     if core:
         return core
-    kept = list(named)
-    if not possible(instance, replace(limits, deadline=None, budget=None)):
+    if not possible(without(instance, named), without(instance, named).limits, find):
         return ("memory",)
+    kept = list(named)
     for name in named:
         rest = [other for other in kept if other != name]
-        if not possible(instance, replace(limits, **{n: None for n in named if n not in rest})):
+        free = without(instance, [each for each in named if each not in rest])
+        if not possible(free, free.limits, find):
             kept = rest
     return tuple(kept)
 
 
-def possible(instance: Instance, limits: Limits) -> bool:
+def possible(instance: Instance, limits: Limits, find: Optimum = optimum) -> bool:
     """Whether any plan is within limits."""
-    return fastest(replace(instance, limits=limits), limits) is not None
+    return fastest(replace(instance, limits=limits), limits, find=find) is not None
 
 
-def core_of_bounds(instance: Instance) -> tuple[str, ...]:
+def core_of_bounds(instance: Instance, tables: Tables = Table.of) -> tuple[str, ...]:
     """Limits that already the bounds of all pipelines exclude, named by CP-SAT's assumptions."""
     limits = instance.limits
     if limits.deadline is None and limits.budget is None:
         return ()
     free = replace(limits, deadline=None, budget=None)
-    table = Table.of(instance, goal_of(instance, free), recompute_families(recompute_modes(instance)))
+    table = tables(instance, goal_of(instance, free), recompute_families(recompute_modes(instance)))
     if not len(table.book.keys):
         return ()
     least = table.least_of_keys()
@@ -190,7 +298,7 @@ def core_of_bounds(instance: Instance) -> tuple[str, ...]:
         "seconds": np.floor(least.seconds[front]).astype(np.int64),
         "dollars": np.floor(least.dollars[front]).astype(np.int64),
     }
-    return conflict(columns, limits_of(limits))
+    return conflict(columns, limits_of(replace(limits, energy=None, carbon=None)))
 
 
 def pareto(first: Array, second: Array) -> Array:
@@ -218,10 +326,15 @@ def more_nodes(instance: Instance) -> list[Relaxation]:
 
 def _nodes_move(alone: Instance, low: int, high: int) -> Relaxation:
     pool = alone.pools[0]
+
+    def all_of(nodes: int) -> int:
+        return nodes + (0 if pool.site is None else pool.site.spare_nodes(nodes))
+
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if _with_nodes(alone, middle) else (middle, high)
-    return _move("nodes", f"{pool.max_nodes} nodes of {pool.gpu.name}", f"{high} nodes")
+    there = pool.nodes or pool.max_nodes
+    return relaxation("nodes", f"{there} nodes of {pool.gpu.name}", f"{max(all_of(high), there + 1)} nodes")
 
 
 def _with_nodes(alone: Instance, nodes: int) -> bool:
@@ -240,4 +353,18 @@ def less_headroom(instance: Instance) -> list[Relaxation]:
         low, high = (
             (middle, high) if possible(instance, replace(limits, memory_headroom=middle)) else (low, middle)
         )
-    return [_move("memory_headroom", f"{limits.memory_headroom:.3f}", f"{low:.3f}")]
+    return [relaxation("memory_headroom", f"{limits.memory_headroom:.3f}", f"{low:.3f}")]
+
+
+def less_sure(instance: Instance) -> list[Relaxation]:
+    """The highest confidence with which a plan exists, if being less sure helps."""
+    limits = instance.limits
+    if limits.chance is None or not possible(instance, replace(limits, confidence=None)):
+        return []
+    low, high = 0.5, limits.chance
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if possible(instance, replace(limits, confidence=middle)) else (low, middle)
+        )
+    return [relaxation("confidence", f"{limits.chance:.1%}", f"{low:.1%}")]

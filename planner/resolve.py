@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from costmodel.stack import load_stack
+from planner.errors import InvalidInput
 from planner.instance import Instance, Limits, Narrowing, Pool, Term
+from planner.pool import Pool as Described
 from planner.problem import Problem
+from planner.required import GIB, STEPS
+from planner.site import Site
 
 SECONDS_PER_DAY = 86400.0
 DEFAULT_STACK = "megatron-core"
@@ -12,7 +16,19 @@ DEFAULT_STACK = "megatron-core"
 
 
 def instance_of(problem: Problem) -> Instance:
-    """The instance of a problem; names were checked when it was read."""
+    """The instance of a problem; names were checked when it was read. Raises `InvalidInput` for phases."""
+    if problem.phases:
+        raise InvalidInput(
+            file=problem.name,
+            path="phases",
+            found="a run in phases",
+            accepted="a problem without phases: only `planner solve` plans them together",
+        )
+    return whole_instance(problem)
+
+
+def whole_instance(problem: Problem) -> Instance:
+    """The instance of a problem as if all its tokens were one phase."""
     search = problem.search
     terms, lexicographic = objective_of(problem)
     batch = problem.training.global_batch
@@ -24,18 +40,57 @@ def instance_of(problem: Problem) -> Instance:
         seq_len=problem.training.seq_len,
         min_batch=batch.min,
         max_batch=batch.max,
-        pools=tuple(
-            Pool(p.accelerator, p.fabric, p.min_nodes, p.max_nodes, p.price, p.committed or 0.0)
-            for p in problem.hardware
-        ),
-        limits=Limits(problem.limits.deadline, problem.limits.budget, problem.limits.memory_headroom),
+        pools=tuple(pool_of(*each) for each in zip(problem.hardware, problem.sites, strict=True)),
+        limits=limits_of(problem),
         objective=terms,
         lexicographic=lexicographic,
-        narrowing=Narrowing(dict(search.allowed)),
+        narrowing=Narrowing(
+            dict(search.allowed), tuple(of for of in problem.limits.require if of.decision is not None)
+        ),
         framework=search.framework,
         per_stage_recompute=per_stage_recompute(problem),
         assume_mfu=problem.assume_mfu,
         nominal_parameters=problem.model.nominal_parameters,
+    )
+
+
+def limits_of(problem: Problem) -> Limits:
+    """The limits, with requirements on days and dollars as the deadline and budget that they are."""
+    of = problem.limits
+    return Limits(
+        least_of(of.deadline, [SECONDS_PER_DAY * each for each in required(problem, "days")]),
+        least_of(of.budget, required(problem, "dollars")),
+        of.memory_headroom,
+        of.confidence,
+        of.energy,
+        of.carbon,
+        least_of(None, [GIB * each for each in required(problem, "memory_gib")]),
+        tuple(each for each in of.require if each.name in STEPS),
+    )
+
+
+def required(problem: Problem, name: str) -> list[float]:
+    """Values of the requirements on a prediction."""
+    return [float(each.value) for each in problem.limits.require if each.name == name]
+
+
+def least_of(limit: float | None, others: list[float]) -> float | None:
+    """The tightest of limits, None if there is none."""
+    return min([*others, *([] if limit is None else [limit])], default=None)
+
+
+def pool_of(described: Described, site: Site) -> Pool:
+    """GPUs to search over: of what there is, what trains beside its spares, at the price of its tariff."""
+    most = site.training_nodes(described.max_nodes)
+    return Pool(
+        gpu=described.accelerator,
+        fabric=described.fabric,
+        min_nodes=min(described.min_nodes, most),
+        max_nodes=most,
+        price=site.tariff.price,
+        committed=site.tariff.committed_days * SECONDS_PER_DAY,
+        site=site,
+        nodes=described.max_nodes,
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from costmodel.architecture import Architecture
 from costmodel.energy import Energy, run_energy
 from costmodel.goodput import goodput
 from costmodel.goodput.checkpoint import saved_parameters
+from costmodel.goodput.failures import stop_rate, swap_rate
 from costmodel.goodput.goodput import Goodput, no_losses
+from costmodel.goodput.simulate import Process
 from costmodel.money import Bill, Tariff, bill
 from costmodel.run import Column
 from costmodel.storage.demand import Demand, storage_demand
@@ -33,6 +37,10 @@ class Site:
     """Bytes of a checkpoint."""
     tariff: Tariff
     power: Power
+    metered: bool = False
+    """Whether the problem describes power."""
+    stored: bool = False
+    """Whether the problem describes storage."""
 
     def losses(self, num_gpus: Column, replicas: Column = 1) -> Goodput:
         """What plans on so many GPUs lose. One row for each entry; distinct numbers of GPUs are few."""
@@ -46,6 +54,36 @@ class Site:
             gpus_per_node=self.gpu.gpus_per_node,
             checkpoint=self.checkpoint,
             replicas=replicas,
+        )
+
+    def spare_nodes(self, nodes: int) -> int:
+        """Spare nodes of one's own that so many training nodes have beside them."""
+        return int(self.losses(nodes * self.gpu.gpus_per_node).spare_nodes)
+
+    def training_nodes(self, nodes: int) -> int:
+        """The most nodes that can train where so many are, spares included. They only grow with the nodes."""
+        if not self.spare_nodes(1):
+            return nodes
+        spares = self.losses(np.arange(1, nodes + 1) * self.gpu.gpus_per_node).spare_nodes
+        return int((np.arange(1, nodes + 1) + spares <= nodes).sum())
+
+    def with_room(self, capacity: float) -> Site:
+        """The same with so many bytes of storage."""
+        return replace(self, storage=self.storage.model_copy(update={"capacity": capacity}))
+
+    def process(self, num_gpus: float, losses: Goodput) -> Process:
+        """One plan's failures and checkpoints, for the law of its length."""
+        r, node = self.reliability, self.gpu.gpus_per_node
+        assert r is not None, "nothing stops a run whose time is agreed"
+        return Process(
+            mtbf=float(losses.mtbf),
+            interval=float(losses.interval),
+            stall=float(losses.saving.stall),
+            write=float(losses.saving.write),
+            restart=float(losses.restart),
+            swap_share=float(swap_rate(r.failures, num_gpus, node) / stop_rate(r.failures, num_gpus, node)),
+            repair=r.repair,
+            spares=int(losses.spare_nodes),
         )
 
     def bill(self, num_gpus: Column, wall_seconds: Column, losses: Goodput) -> Bill:
@@ -112,7 +150,7 @@ def site_of(
     say otherwise. With `agreed_time` (a problem with `assume_mfu`) nothing is lost unless a
     `reliability` section asks for it. Raises `Refused` where a price is not known.
     """
-    power = power or Power()
+    metered, power = power is not None, power or Power()
     if pricing is not None:
         tariff = pricing.tariff(gpu, power, price)
     else:
@@ -127,4 +165,6 @@ def site_of(
         checkpoint=section.checkpoint_bytes_per_parameter() * saved_parameters(architecture),
         tariff=tariff,
         power=power,
+        metered=metered,
+        stored=storage is not None,
     )

@@ -1,4 +1,4 @@
-"""Units of sites: power, electricity, carbon, money a year, lifetimes. Parsers and types that use them."""
+"""Units of sites: power, energy, carbon, money a year, lifetimes. Parsers and types that use them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from planner.units import dollars_with_rest, duration
 WATTS = {"W": 1, "kW": 10**3, "MW": 10**6}
 PER_KWH = {"kWh": Decimal(1), "MWh": Decimal("0.001")}
 GRAMS = {"g": Decimal(1), "kg": Decimal(1000), "t": Decimal(10**6)}
+SUFFIXES = ("CO2eq", "CO2e", "CO2")
+ENERGIES = {"kWh": Decimal(1), "MWh": Decimal(10**3), "GWh": Decimal(10**6)}
+TONNES = {"kg": Decimal("0.001"), "t": Decimal(1), "kt": Decimal(1000)}
 YEARS = ("year", "years", "yr", "yrs", "y")
 MOST_WATTS = 1e10
 MOST_A_KWH = 100.0
 MOST_GRAMS = 5000.0
 MOST_YEARS = 50.0
+MOST_KWH = 1e13
+MOST_TONNES = 1e11
 MOST_A_YEAR = 1e12
 
 
@@ -46,11 +51,32 @@ def carbon(value: object) -> float:
     accepted = "a carbon intensity such as 400 gCO2/kWh or 0.4 kgCO2/kWh"
     number, unit = split(value, accepted)
     mass, slash, energy = unit.replace(" ", "").partition("/")
-    for suffix in ("CO2eq", "CO2e", "CO2"):
+    for suffix in SUFFIXES:
         mass = mass.removesuffix(suffix)
     if not slash or mass not in GRAMS or energy not in PER_KWH:
         raise Refused(f"found {shown(value)}", accepted)
     return float(within(number * GRAMS[mass] * PER_KWH[energy], value, accepted, MOST_GRAMS, zero=True))
+
+
+def energy(value: object) -> float:
+    """kWh: 900 MWh, 2.5 GWh."""
+    accepted = "an energy such as 900 MWh or 2.5 GWh"
+    number, unit = split(value, accepted)
+    if unit not in ENERGIES:
+        raise Refused(f"found {shown(value)}", accepted, nearest(unit, ENERGIES) if unit else "")
+    return float(within(number * ENERGIES[unit], value, accepted, MOST_KWH))
+
+
+def tonnes(value: object) -> float:
+    """Tonnes of CO2-equivalent: 300 t, 300 tCO2, 2 kt."""
+    accepted = "a mass of CO2 such as 300 t or 2 kt"
+    number, unit = split(value, accepted)
+    mass = unit.replace(" ", "")
+    for suffix in SUFFIXES:
+        mass = mass.removesuffix(suffix)
+    if mass not in TONNES:
+        raise Refused(f"found {shown(value)}", accepted, nearest(mass, TONNES) if mass else "")
+    return float(within(number * TONNES[mass], value, accepted, MOST_TONNES))
 
 
 def yearly(value: object) -> float:
@@ -74,6 +100,8 @@ def lifetime(value: object) -> float:
 Watts = Annotated[float, Quantity(watts, lambda x: f"{x!r} W", ("8.4 kW", "700 W"))]
 Electricity = Annotated[float, Quantity(electricity, lambda x: f"{x!r} USD/kWh", ("0.10 USD/kWh",))]
 Carbon = Annotated[float, Quantity(carbon, lambda x: f"{x!r} gCO2/kWh", ("400 gCO2/kWh",))]
+Energy = Annotated[float, Quantity(energy, lambda x: f"{x!r} kWh", ("900 MWh", "2.5 GWh"))]
+Tonnes = Annotated[float, Quantity(tonnes, lambda x: f"{x!r} t", ("300 t", "2 kt"))]
 Yearly = Annotated[float, Quantity(yearly, lambda x: f"{x!r} USD/year", ("200k USD/year",))]
 Lifetime = Annotated[float, Quantity(lifetime, lambda x: f"{x!r} years", ("4 years",))]
 Pause = Annotated[float, Quantity(partial(duration, zero=True), written_duration, ("3 min", "0 s"))]

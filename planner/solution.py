@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import ConfigDict, Field, JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from hardware.documented import Documented
 
 SCHEMA_VERSION = "1"
 
@@ -18,14 +20,13 @@ Status = Literal["optimal", "feasible", "infeasible"]
 Scalar = bool | int | float | str | None
 
 
-class Report(BaseModel):
+class Report(Documented):
     """Frozen and closed; numbers are finite, so that JSON can hold them."""
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         serialize_by_alias=True,
         validate_by_alias=True,
         validate_by_name=True,
@@ -92,6 +93,74 @@ class MemoryParts(Report):
     total: NonNegativeFloat
 
 
+class Losses(Report):
+    """What keeps a run from training all the time, and how often it saves."""
+
+    mtbf_hours: NonNegativeFloat
+    """Mean time between unplanned stops."""
+    stops: NonNegativeFloat
+    """Unplanned stops to be expected in the run."""
+    restart_minutes: NonNegativeFloat
+    """What a stop costs beside the work it undoes."""
+    checkpoint_gb: NonNegativeFloat
+    """Of one checkpoint, 10^9 bytes."""
+    checkpoint_minutes: NonNegativeFloat
+    """Training between checkpoints."""
+    checkpoint_steps: NonNegativeInt
+    """The same in whole steps: what to set."""
+    stall_s: NonNegativeFloat
+    """How long training stands still for a checkpoint."""
+    write_s: NonNegativeFloat
+    """How long it is written after that, beside training."""
+    spare_nodes: NonNegativeInt = 0
+    """Nodes of one's own that stand ready; they are paid like the others."""
+    shares: dict[str, float] = {}
+    """Of the time by the clock, by what it is lost to."""
+
+
+class Meter(Report):
+    """Electricity of a run, the data centre's overhead included."""
+
+    mwh: NonNegativeFloat
+    tonnes_co2: NonNegativeFloat
+    dollars: NonNegativeFloat
+    """The electricity bill; rent contains it."""
+
+
+class Kept(Report):
+    """What a run keeps on storage, writes and reads; 10^12 bytes and 10^9 bytes a second."""
+
+    data_tb: NonNegativeFloat
+    checkpoints_tb: NonNegativeFloat
+    logs_tb: NonNegativeFloat
+    total_tb: NonNegativeFloat
+    write_gb_s: NonNegativeFloat
+    """So that a checkpoint is written before the best time for the next one."""
+    read_gb_s: NonNegativeFloat
+    """Of data loading, or of a restart within the asked time."""
+
+
+class MemoryRisk(Report):
+    """How likely a plan runs out of memory, by how far predicted peaks have been off."""
+
+    risk: Literal["low", "moderate", "high"]
+    probability: NonNegativeFloat
+    balanced: NonNegativeFloat
+    """The same with tokens spread over experts as evenly as the profile has it."""
+
+
+class Sure(Report):
+    """What it costs that limits hold at the confidence that the problem asks for."""
+
+    confidence: NonNegativeFloat
+    effect: dict[str, float] = {}
+    """Against the best plan whose limits hold as predicted."""
+    without: dict[str, NonNegativeFloat] = {}
+    """How likely that one meets deadline and budget."""
+    text: str
+    """A sentence for people."""
+
+
 class Estimate(Report):
     """What the plan is predicted to do."""
 
@@ -108,6 +177,26 @@ class Estimate(Report):
     """Parts of `step_time_s`, to which they add up."""
     interval_80_days: tuple[NonNegativeFloat, NonNegativeFloat] | None = None
     """The run ends between these with 80 % confidence."""
+    probability: dict[str, NonNegativeFloat] = {}
+    """That deadline and budget hold, by how far step time and failures can be off."""
+    out_of_memory: MemoryRisk | None = None
+    """How likely it runs out of memory."""
+    evidence: Literal["strong", "fair", "weak"] | None = None
+    """How near the nearest measured configuration is; None under an agreed MFU."""
+    ideal_days: NonNegativeFloat | None = None
+    """Days if nothing ever stopped the run."""
+    ideal_dollars: NonNegativeFloat | None = None
+    """What it would cost then."""
+    goodput: NonNegativeFloat | None = None
+    """Ideal over wall-clock time."""
+    finish_days: dict[str, NonNegativeFloat] = {}
+    """Days within which 50, 80 and 95 % of such runs end, by failures and by what the prediction is off."""
+    losses: Losses | None = None
+    """None where nothing is lost: the time of the whole run is agreed."""
+    energy: Meter | None = None
+    """Where the problem describes power, or asks for energy or carbon."""
+    storage: Kept | None = None
+    """Where the problem describes storage."""
 
 
 class Slack(Report):
@@ -116,7 +205,7 @@ class Slack(Report):
     limit: float
     used: float
     left: float
-    """limit - used; what the plan has to spare."""
+    """limit - used, or used - limit of a limit from below; what the plan has to spare."""
     unit: str
 
 
@@ -140,8 +229,43 @@ class Plan(Report):
     decisions: Decisions
     estimate: Estimate
     slack: dict[str, Slack] = {}
-    """By limit: deadline, budget, memory, nodes."""
+    """By limit: deadline, budget, memory, nodes, energy, carbon, storage, and requirements as written."""
     reasons: tuple[Reason, ...] = ()
+
+
+class PhasePlan(Report):
+    """One phase of a run and its plan."""
+
+    name: str
+    tokens: NonNegativeFloat
+    seq_len: PositiveInt
+    days: NonNegativeFloat
+    """With its start, and the checkpoint at its end that the next phase starts from."""
+    plan: Plan
+    """Its estimate is of this phase."""
+
+
+class PhasedRun(Report):
+    """A run in phases, from its beginning to its end."""
+
+    gpu: str
+    num_gpus: PositiveInt
+    nodes: PositiveInt
+    days: NonNegativeFloat
+    dollars: NonNegativeFloat
+    ideal_days: NonNegativeFloat
+    """If nothing ever stopped it, changes of phase included."""
+    goodput: NonNegativeFloat
+    switching_hours: NonNegativeFloat
+    """Of saving, starting and loading between phases."""
+    interval_80_days: tuple[NonNegativeFloat, NonNegativeFloat] | None = None
+    """All phases early, all phases late: what one prediction is off, the others are likely to be."""
+    energy: Meter | None = None
+    slack: dict[str, Slack] = {}
+    phases: tuple[PhasePlan, ...]
+    """In the order in which they run."""
+    texts: tuple[str, ...] = ()
+    """Why this many nodes, a sentence each."""
 
 
 class RunnerUp(Report):
@@ -184,11 +308,23 @@ class Relaxation(Report):
     text: str
 
 
+class Nearest(Report):
+    """The plan that breaks the limits by the least share."""
+
+    plan: Plan
+    over: dict[str, NonNegativeFloat]
+    """How far it is beyond: days, dollars."""
+    text: str
+    """A sentence for people."""
+
+
 class Conflict(Report):
     """Limits that cannot hold together."""
 
     limits: tuple[str, ...]
     relaxations: tuple[Relaxation, ...] = ()
+    nearest: Nearest | None = None
+    """What comes nearest to deadline and budget, both loosened by the same share."""
 
 
 class Provenance(Report):
@@ -214,10 +350,14 @@ class Solution(Report):
     """The problem in the spelling of its file; reading it gives the same problem."""
     provenance: Provenance
     plans: tuple[Plan, ...] = ()
-    """Best first."""
+    """Best first. Of a run in phases: the plan of its longest phase."""
+    run: PhasedRun | None = None
+    """Where the problem has phases: all of them together."""
     runner_ups: tuple[RunnerUp, ...] = ()
     proof: Proof
     conflict: Conflict | None = None
+    sure: Sure | None = None
+    """Where the problem asks for a confidence."""
     notes: tuple[str, ...] = ()
     """Assumptions and warnings, a sentence each."""
 

@@ -8,6 +8,9 @@ from time import monotonic
 from planner import answer, explain, relax
 from planner.errors import TimeLimit
 from planner.instance import Instance
+from planner.nearest import nearest_miss
+from planner.outlook import Outlook
+from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
@@ -27,6 +30,10 @@ def solve(
 
     Raises TimeLimit when `time_limit` seconds pass before any plan is found.
     """
+    if problem.phases:
+        from planner.phased import solve_phases
+
+        return solve_phases(problem, progress, time_limit)
     started = monotonic()
     until = None if time_limit is None else started + time_limit
     instance = instance_of(problem)
@@ -40,7 +47,9 @@ def solve(
         raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
     if plan is None:
         progress("nothing fits: looking for the nearest that would")
-        conflict, plans, others = relax.infeasible(instance), (), ()
+        nearest = nearest_miss(instance)
+        conflict = relax.infeasible(instance).model_copy(update={"nearest": nearest})
+        plans, others = (), ()
     else:
         progress("asking what each decision would cost otherwise")
         found = () if effort.out_of_time else explain.runner_ups(table, plan)
@@ -48,6 +57,7 @@ def solve(
         conflict, plans = None, (answer.reported(instance, plan, reasons),)
         others = tuple(runner_up(instance, plan, other) for other in found)
         checked(problem, [*plans, *(other.plan for other in others if other.plan)])
+    sure = None if plan is None or effort.out_of_time else price_of_sureness(instance, plan)
     status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
     return Solution(
         status=status,
@@ -57,7 +67,8 @@ def solve(
         runner_ups=others,
         proof=proved.model_copy(update={"seconds": monotonic() - started}),
         conflict=conflict,
-        notes=problem.assumptions,
+        sure=sure,
+        notes=(*problem.assumptions, *(() if plan is None else Outlook.of(instance, plan).advice())),
     )
 
 

@@ -10,7 +10,6 @@ variable (a `Slot`), not one each: 64 virtual stages take 100 times as long with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, SupportsFloat
@@ -19,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
-from costmodel.pipeline import chunk_range, micro_batches_in_flight
+from costmodel.pipeline import level_chunks, micro_batches_in_flight
 from costmodel.stage import PerLayer, StageRates
-from planner.bound.capacity import slowest_rank_bounds
+from planner.bound.capacity import case_bounds
 from planner.bound.mix import LayerMix
-from planner.bound.recompute import recompute_cases
+from planner.bound.recompute import recompute_cases, uniform_case
 from planner.solver import load_cp_model
 
 Array = NDArray[Any]
@@ -61,19 +60,44 @@ class StageProblem:
     uniform: bool
     """Whether every virtual stage recomputes the same number of layers (or all it has)."""
 
-    def floors(self) -> list[float]:
-        """Least seconds of the slowest rank in each of the cases of what may be recomputed; inf if nothing fits."""
-        pp, vpp = np.array([self.pp]), np.array([self.vpp])
-        cases = recompute_cases(self.recompute, self.uniform, self.architecture.layers, pp, vpp)
-        return slowest_rank_bounds(
-            self.rates,
-            LayerMix.of(self.architecture),
-            self.pp,
-            self.vpp,
-            self.num_microbatches,
-            self.memory_limit,
-            cases,
-        )
+    def cases(self) -> list[Case]:
+        """What may be recomputed, the best bound first; without the cases in which nothing fits.
+
+        Uniform recompute is a case for each number of layers: as a variable it would tie all stages
+        together, and the proof would take thousands of times as long.
+        """
+        layers, alike = self.architecture.layers, self.recompute == "some" and self.uniform
+        if not alike or self.pp * self.vpp == 1:
+            numbers, each = (None,), np.zeros(1, dtype=np.int64)
+            (case,) = recompute_cases(
+                self.recompute, False, layers, np.array([self.pp]), np.array([self.vpp])
+            )
+        else:
+            each = np.arange(max(slot_range(self, s)[1] // len(s.stages) for s in slots_of(self)) + 1)
+            numbers, case = tuple(each.tolist()), uniform_case(layers, self.pp, self.vpp, each)
+        slowest, step = case_bounds(
+            self.rates, LayerMix.of(self.architecture), self.pp, self.vpp, self.num_microbatches,
+            self.memory_limit, case, len(each),
+        )  # fmt: skip
+        found = zip(numbers, slowest.tolist(), step.tolist(), strict=True)
+        return sorted((Case(*of) for of in found if np.isfinite(of[1])), key=lambda of: of.step)
+
+    @property
+    def slowest(self) -> float:
+        """Least seconds of the slowest rank; inf if nothing fits."""
+        return min((case.slowest for case in self.cases()), default=float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A number of recomputed layers, and what no assignment with it can beat."""
+
+    each: int | None
+    """Layers that every virtual stage recomputes (or all it has); None where each decides for itself."""
+    slowest: float
+    """Seconds a micro-batch of the slowest rank."""
+    step: float
+    """Seconds of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +123,23 @@ def slots_of(problem: StageProblem) -> list[Slot]:
 
 
 def slot_range(problem: StageProblem, slot: Slot) -> tuple[int, int]:
-    """Fewest and most layers of a slot: any number in 1F1B, nearly even chunks when interleaved."""
+    """Fewest and most layers of a slot: any number in 1F1B, level chunks when interleaved."""
     total, stages = problem.architecture.layers, problem.pp * problem.vpp
-    if problem.vpp == 1:
+    level = level_chunks(total, problem.pp, problem.vpp)
+    if level is None:
         return 1, total - stages + 1
-    end, base, top = chunk_range(total, stages)
-    at_end = slot.stages[0] == 0 or slot.stages[-1] == stages - 1
-    return int(end if at_end else base) * len(slot.stages), int(top) * len(slot.stages)
+    sizes = [level.sizes[stage // problem.pp] for stage in slot.stages]
+    spared = sum(stage in (0, stages - 1) for stage in slot.stages)
+    return sum(sizes) - min(spared, level.short), sum(sizes)
 
 
 def ordered_stages(architecture: Architecture) -> int:
-    """Leading stages that may hold another kind of layer than all later ones (each holds a layer or more)."""
+    """Leading stages that may hold another kind of layer than all later ones.
+
+    Each holds a layer or more, but for the first one of an interleaved pipeline.
+    """
     pattern = architecture.pattern()
-    return next((i for i in range(len(pattern), 0, -1) if pattern[i - 1] != pattern[-1]), 0)
+    return next((i + 1 for i in range(len(pattern), 0, -1) if pattern[i - 1] != pattern[-1]), 0)
 
 
 class StageModel:
@@ -235,9 +263,10 @@ def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
     model.add(slowest >= max(0, integer(floor, unit) - 2 * layers))
     end = model.new_int_var(-TIME_UNITS << 8, TIME_UNITS << 8, "end_of_step")
     model.add(end >= integer(_least_end(rates, layers, problem.pp), unit) - 2 * layers)
+    pieces = end_of_step_pieces(rates)
     for rank in ranks:
         model.add(slowest >= busy[rank])
-        for piece, again in end_of_step_pieces(rates):
+        for piece, again in pieces:
             model.add(end >= _linear(stages, rank, piece, again, unit))
     m, v = problem.num_microbatches, problem.vpp
     bubble = round(BUBBLE_PARTS * rates.bubble)
@@ -246,13 +275,16 @@ def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
     return step
 
 
-def integer_step(problem: StageProblem, seconds: float, unit: float) -> int:
-    """The value of the objective's first part at a step of so many seconds, with room for rounded rates."""
+def integer_step(problem: StageProblem, seconds: float, unit: float, room: int = 1) -> int:
+    """The value of the objective's first part at a step of so many seconds.
+
+    With room for rounded rates: what takes that long is at most this, or with `room` = -1 at least this.
+    """
     rates, m = problem.rates, problem.num_microbatches
     given = m * float(rates.p2p_steady) + (problem.pp - 1) * float(rates.p2p_fill) + float(rates.fixed)
     value = (seconds / float(rates.scale) - given) * problem.vpp * BUBBLE_PARTS / unit
-    room = 2 * problem.architecture.layers * (m * problem.vpp + problem.pp) * BUBBLE_PARTS
-    return int(min(max(value + room, -(1 << 50)), 1 << 50))
+    rounding = 2 * problem.architecture.layers * (m * problem.vpp + problem.pp) * BUBBLE_PARTS
+    return int(min(max(value + room * rounding, -(1 << 50)), 1 << 50))
 
 
 def _least_end(rates: StageRates, layers: int, pp: int) -> float:
@@ -299,43 +331,33 @@ def solve_stages(
 ) -> StagePlan | None:
     """The assignment with the shortest step, proven; None if none fits or none is below `longest` seconds.
 
-    Recompute that is the same on every stage is solved number by number: as a variable it ties all stages
-    together, and the proof takes thousands of times as long.
-
     Raises TimeoutError when `seconds` pass without a proof.
     """
-    floors = problem.floors()
-    floor = min(floors)
-    if floor == float("inf"):
+    cases = problem.cases()
+    if not cases:
         return None
-    unit = max(floor, 1e-9) / TIME_UNITS
+    unit = max(min(case.slowest for case in cases), 1e-9) / TIME_UNITS
     most = None if longest == float("inf") else integer_step(problem, longest, unit)
     until = None if seconds is None else monotonic() + seconds
     best = None
-    for each in numbers_recomputed(problem):
-        of_case = floors[min(each or 0, len(floors) - 1)]
-        found = None if of_case == float("inf") else _solved(problem, each, of_case, unit, most, until)
+    for case in cases:
+        if most is not None and integer_step(problem, case.step, unit, room=-1) > most:
+            break  # so are all others
+        found = _solved(problem, case, unit, most, until)
         if found is not None:
             best, step = found
             most = step - 1
     return best
 
 
-def numbers_recomputed(problem: StageProblem) -> Sequence[int | None]:
-    """Layers a virtual stage that all of them may recompute; None where each decides for itself."""
-    if problem.recompute != "some" or not problem.uniform or problem.pp * problem.vpp == 1:
-        return (None,)
-    return range(max(slot_range(problem, s)[1] // len(s.stages) for s in slots_of(problem)) + 1)
-
-
 def _solved(
-    problem: StageProblem, each: int | None, floor: float, unit: float, most: int | None, until: float | None
+    problem: StageProblem, case: Case, unit: float, most: int | None, until: float | None
 ) -> tuple[StagePlan, int] | None:
-    """The best assignment with so many layers recomputed a stage, and its step in the model's units."""
+    """The best assignment of a case, and its step in the model's units."""
     cp_model = load_cp_model()
-    stages = StageModel(problem, each)
+    stages = StageModel(problem, case.each)
     add_memory(stages)
-    step = add_objective(stages, floor, unit)
+    step = add_objective(stages, case.slowest, unit)
     if most is not None:
         stages.model.add(step <= most)
     solver = cp_model.CpSolver()
@@ -343,6 +365,9 @@ def _solved(
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.relative_gap_limit = RELATIVE_GAP
+    # The bound on a time of millions of units would else rise unit by unit where nothing is short enough.
+    solver.parameters.binary_search_num_conflicts = 20
+    solver.parameters.linearization_level = 2
     if until is not None:
         solver.parameters.max_time_in_seconds = max(until - monotonic(), 0.01)
     status = solver.solve(stages.model)
@@ -352,7 +377,7 @@ def _solved(
         raise TimeoutError(f"no proof for {problem.pp} x {problem.vpp} stages: {solver.status_name(status)}")
     layers = [solver.value(n) for n in stages.layers]
     recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    plan = spread(stages.slots, layers, recomputed, each is not None)
+    plan = spread(stages.slots, layers, recomputed, case.each is not None)
     return plan, int(solver.value(step))
 
 

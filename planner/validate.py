@@ -11,10 +11,13 @@ from costmodel.calibration.apply import calibrated_stack
 from costmodel.estimate import Estimate, estimate
 from costmodel.run import Run
 from costmodel.stack import load_stack
+from planner.chance import length_quantile, length_spread
+from planner.confidence import band_of
 from planner.pool import Pool
 from planner.problem import Problem
 from planner.resolve import DEFAULT_STACK
 from planner.solution import Decisions, Plan
+from planner.validate_run import Lasting, lasts, site_of_pool, trainable
 
 DAY = 86400.0
 GIB = 2**30
@@ -35,8 +38,10 @@ def _wrong(problem: Problem, pool: Pool, plan: Plan) -> list[str]:
     wrong = layout_faults(problem, pool, plan.decisions) + _narrowing(problem, plan.decisions)
     if wrong:
         return wrong
-    predicted = _predicted(problem, pool, plan.decisions)
-    return _figures(problem, pool, plan, predicted) + _limits(problem, pool, plan, predicted)
+    predicted = predicted_of(problem, pool, plan.decisions)
+    lasting = lasts(problem, site_of_pool(problem, pool), plan, predicted)
+    wrong = _figures(plan, predicted, lasting) + _limits(problem, pool, plan, predicted, lasting)
+    return wrong + _requirements(problem, pool, plan, predicted, lasting)
 
 
 def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
@@ -48,7 +53,8 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
     holds = {
         f"{d.num_gpus} GPUs are tp*cp*pp*dp": d.num_gpus == d.tp * d.cp * d.pp * d.dp,
         f"{d.num_gpus} GPUs fill {d.nodes} nodes of {node}": d.num_gpus == d.nodes * node,
-        f"{d.nodes} nodes are within the pool": pool.min_nodes <= d.nodes <= pool.max_nodes,
+        f"{d.nodes} nodes are within the pool": d.nodes <= pool.max_nodes
+        and d.nodes >= min(pool.min_nodes, trainable(site_of_pool(problem, pool), pool.max_nodes)),
         f"a batch of {d.global_batch} is micro_batch*num_microbatches*dp": d.global_batch
         == d.micro_batch * d.num_microbatches * d.dp,
         f"a batch of {d.global_batch} is allowed": batch.min <= d.global_batch <= batch.max,
@@ -66,6 +72,8 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         "interleaving has micro-batches in multiples of pp": d.vpp == 1 or d.num_microbatches % d.pp == 0,
         "chunks add up to the layers of their stage": d.vpp == 1
         or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
+        "chunks take all ranks equally long: as many layers each, but one fewer at an end": d.vpp == 1
+        or keeps_step(chunks),
         f"recompute {d.recompute} is what the stages do": d.recompute == "selective"
         or (d.recompute == "full") == any(stage.recomputed_layers for stage in d.stages),
         "selective recompute names modules and recomputes no whole layer": (d.recompute == "selective")
@@ -87,6 +95,19 @@ def _narrowing(problem: Problem, d: Decisions) -> list[str]:
     ]
 
 
+def keeps_step(chunks: list[tuple[int, ...]]) -> bool:
+    """Whether no rank waits for a chunk that is longer on another; the first and last stage may be shorter."""
+    for chunk, sizes in enumerate(zip(*chunks, strict=True)):
+        ends = [rank for rank, here in ((0, chunk == 0), (-1, chunk == len(chunks[0]) - 1)) if here]
+        full = max(sizes)
+        least = [full] * len(sizes)
+        for rank in ends:
+            least[rank] = full - 1
+        if any(not low <= n <= full for low, n in zip(least, sizes, strict=True)):
+            return False
+    return True
+
+
 def stage_lists(d: Decisions) -> tuple[list[int], list[int]]:
     """Layers and recomputed layers of each virtual stage: chunk c of rank s is stage c*pp + s."""
     layers, recomputed = [], []
@@ -97,8 +118,9 @@ def stage_lists(d: Decisions) -> tuple[list[int], list[int]]:
     return layers, recomputed
 
 
-def _predicted(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
-    run = Run(
+def described_run(problem: Problem, pool: Pool, d: Decisions) -> Run:
+    """The cost model's noun for a plan's decisions."""
+    return Run(
         architecture=problem.model.architecture,
         gpu=pool.accelerator,
         fabric=pool.fabric,
@@ -110,9 +132,13 @@ def _predicted(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
         micro_batch=d.micro_batch,
         num_microbatches=d.num_microbatches,
     )
+
+
+def predicted_of(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
+    """The cost model's estimate of a plan, from its decisions alone."""
     layers, recomputed = stage_lists(d)
     return estimate(
-        run,
+        described_run(problem, pool, d),
         layers,
         recomputed,
         assume_mfu=problem.assume_mfu,
@@ -120,37 +146,92 @@ def _predicted(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
     )
 
 
-def _figures(problem: Problem, pool: Pool, plan: Plan, predicted: Estimate) -> list[str]:
+def _figures(plan: Plan, predicted: Estimate, lasting: Lasting) -> list[str]:
     """Reported figures against those of the cost model."""
     e = plan.estimate
-    steps = problem.training.tokens / (plan.decisions.global_batch * problem.training.seq_len)
-    days = steps * predicted.step_time / DAY
-    paid = max(days, (pool.committed or 0.0) / DAY)
     figures = {
         "step time": (e.step_time_s, predicted.step_time),
-        "days": (e.days, days),
-        "dollars": (e.dollars, plan.decisions.num_gpus * 24 * paid * pool.price),
+        "days": (e.days, lasting.seconds / DAY),
+        "ideal days": (e.ideal_days, lasting.ideal / DAY),
+        "goodput": (e.goodput, lasting.ideal / lasting.seconds),
+        "dollars": (e.dollars, lasting.dollars),
         "memory": (e.memory_gib.total, float(predicted.memory.total) / GIB),
         "mfu": (e.mfu, predicted.mfu),
         "sum of the breakdown": (sum(e.breakdown_s.values()), e.step_time_s),
+        "energy": (e.energy and e.energy.mwh, lasting.kwh / 1e3),
+        "carbon": (e.energy and e.energy.tonnes_co2, lasting.tonnes),
+        "storage": (e.storage and e.storage.total_tb, lasting.kept / 1e12),
     }
     return [
         f"{name}: reported {shown:.9g}, computed {value:.9g}"
         for name, (shown, value) in figures.items()
-        if not isclose(shown, value, rel_tol=TOLERANCE)
+        if shown is not None and not isclose(shown, value, rel_tol=TOLERANCE)
     ]
 
 
-def _limits(problem: Problem, pool: Pool, plan: Plan, predicted: Estimate) -> list[str]:
-    limits, e = problem.limits, plan.estimate
+def _surely(
+    problem: Problem, pool: Pool, plan: Plan, predicted: Estimate, lasting: Lasting
+) -> tuple[float, float]:
+    """Seconds and dollars that deadline and budget have to allow for at the confidence that is asked for."""
+    e, d, share = plan.estimate, plan.decisions, problem.limits.confidence
+    if share is None:
+        return e.days * DAY, e.dollars
+    site = next(site for of, site in zip(problem.hardware, problem.sites, strict=True) if of is pool)
+    losses = site.losses(d.num_gpus, d.dp)
+    steps = problem.training.tokens / (d.global_batch * problem.training.seq_len)
+    spread = length_spread(site, d.num_gpus, losses, steps * (predicted.step_time + float(losses.evaluation)))
+    longer = length_quantile(share, band_of(described_run(problem, pool, d)), spread)
+    seconds = lasting.seconds * longer
+    return seconds, float(site.bill(d.num_gpus, seconds, losses).total)
+
+
+def _limits(problem: Problem, pool: Pool, plan: Plan, predicted: Estimate, lasting: Lasting) -> list[str]:
+    limits = problem.limits
     room = pool.accelerator.memory.driver * (1 - limits.memory_headroom)
+    seconds, cost = _surely(problem, pool, plan, predicted, lasting)
     over = {
         "memory": (float(predicted.memory.total), room),
-        "deadline": (e.days * DAY, limits.deadline),
-        "budget": (e.dollars, limits.budget),
+        "deadline": (seconds, limits.deadline),
+        "budget": (cost, limits.budget),
+        "energy": (lasting.kwh, limits.energy),
+        "carbon": (lasting.tonnes, limits.carbon),
+        "storage": (lasting.kept, lasting.room),
+        "nodes with their spares": (lasting.nodes, pool.max_nodes),
     }
     return [
         f"{name}: {used:.9g} exceeds {allowed:.9g}"
         for name, (used, allowed) in over.items()
         if allowed is not None and used > allowed * (1 + TOLERANCE)
     ]
+
+
+def _requirements(
+    problem: Problem, pool: Pool, plan: Plan, predicted: Estimate, lasting: Lasting
+) -> list[str]:
+    """Requirements of the user's own: decisions as they are, predictions as the cost model has them."""
+    seconds, cost = _surely(problem, pool, plan, predicted, lasting)
+    found = plan.decisions.model_dump() | {
+        "gpus": plan.decisions.num_gpus,
+        "days": seconds / DAY,
+        "dollars": cost,
+        "step_time_s": predicted.step_time,
+        "memory_gib": float(predicted.memory.total) / GIB,
+        "mfu": predicted.mfu,
+        "tokens_per_s_per_gpu": predicted.tokens_per_second_per_gpu,
+    }
+    return [
+        f"{of.text}: {of.name} is {found[of.name]}"
+        for of in problem.limits.require
+        if not _keeps_to(of.operator, found[of.name], of.values, of.decision is None)
+    ]
+
+
+def _keeps_to(sign: str, value: object, wanted: tuple[int | float | str, ...], predicted: bool) -> bool:
+    """Whether a value compares as it should; predictions to within a tolerance."""
+    if sign in ("==", "in", "!="):
+        return (value in wanted) == (sign != "!=")
+    number, limit = float(str(value)), float(wanted[0])
+    if predicted:
+        return number <= limit * (1 + TOLERANCE) if sign[0] == "<" else number >= limit * (1 - TOLERANCE)
+    order = (number > limit) - (number < limit)
+    return order in {"<=": (-1, 0), "<": (-1,), ">=": (0, 1), ">": (1,)}[sign]

@@ -30,8 +30,13 @@ def problem_keys() -> str:
     from costmodel.architecture import Architecture, LatentAttention, MixtureOfExperts
     from planner.narrowing import Search
     from planner.objective import Limits
+    from planner.phases import Phase
     from planner.pool import Pool
+    from planner.power import Power
+    from planner.pricing import Pricing
     from planner.problem import Problem, Training
+    from planner.reliability import Checkpoints, Evaluation, Parts, Reliability
+    from planner.storage import Keep, Servers, Storage
 
     mappings = {
         "": Problem,
@@ -39,6 +44,16 @@ def problem_keys() -> str:
         "hardware": Pool,
         "limits": Limits,
         "search": Search,
+        "reliability": Reliability,
+        "reliability.parts": Parts,
+        "reliability.checkpoint": Checkpoints,
+        "reliability.evaluation": Evaluation,
+        "storage": Storage,
+        "storage.servers": Servers,
+        "storage.keep": Keep,
+        "pricing": Pricing,
+        "power": Power,
+        "phases": Phase,
         "model": Architecture,
         "model.moe": MixtureOfExperts,
         "model.mla": LatentAttention,

@@ -7,7 +7,7 @@ assumption on which number of micro-batches or which split is best.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from lasting import lasting, spares
 from random_problems import problem, with_room
 
 from costmodel.architecture import Architecture
@@ -56,6 +57,11 @@ class Layout:
     def batch(self) -> int:
         return self.micro_batch * self.num_microbatches * self.dp
 
+    @property
+    def filled(self) -> bool:
+        """Whether there are as many micro-batches as pipeline ranks."""
+        return self.num_microbatches >= self.pp
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -68,6 +74,8 @@ class Answer:
     memory: float
     seconds: float
     dollars: float
+    kwh: float = 0.0
+    tonnes: float = 0.0
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -107,8 +115,11 @@ def ranks(instance: Instance, index: int) -> Iterator[tuple[int, int, int, int]]
         must.append(a.kv_heads)
     if a.moe and a.moe.shared_expert_ffn:
         must.append(a.moe.shared_expert_ffn)
-    for nodes in range(pool.min_nodes, pool.max_nodes + 1):
+    there = pool.nodes or pool.max_nodes
+    for nodes in range(pool.min_nodes, there + 1):
         gpus = nodes * pool.fabric.gpus_per_node
+        if nodes + spares(pool, nodes, gpus) > there:
+            continue
         for tp, pp in product(range(1, pool.fabric.domain + 1), range(1, a.layers + 1)):
             for cp in (1, 2, 4, 8, 16):
                 if cp > 1 and (instance.seq_len % (2 * cp) or instance.seq_len < 1024 * cp):
@@ -123,8 +134,10 @@ def ranks(instance: Instance, index: int) -> Iterator[tuple[int, int, int, int]]
 
 def chunks(instance: Instance, pp: int) -> list[int]:
     """Virtual stages a rank: every one holds a layer or more; none without a pipeline."""
-    most = 1 if pp == 1 else instance.architecture.layers // pp
-    return [vpp for vpp in range(1, most + 1) if allowed(instance, "vpp", vpp)]
+    layers = instance.architecture.layers
+    most = 1 if pp == 1 else layers // pp + 1
+    values = [vpp for vpp in range(1, most + 1) if vpp == 1 or splits(layers, pp, vpp)]
+    return [vpp for vpp in values if allowed(instance, "vpp", vpp)]
 
 
 def zero_stages(instance: Instance, pp: int, shards: int) -> list[int]:
@@ -168,7 +181,7 @@ def modes(instance: Instance, selective: bool) -> str:
 
 
 def modules(architecture: Architecture, selective: bool) -> frozenset[str]:
-    """What selective recompute covers (`planner.space.selective_modules`)."""
+    """What selective recompute covers (`planner.space.values.selective_modules`)."""
     if not selective:
         return frozenset()
     if architecture.moe is None:
@@ -193,13 +206,25 @@ def compositions(total: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[tu
 
 
 def splits(layers: int, pp: int, vpp: int) -> list[tuple[int, ...]]:
-    """Any split with a layer a stage; interleaved ones hold floor(L/S) or one more, ends also one fewer."""
-    stages = pp * vpp
+    """Any split with a layer a stage; interleaved, a chunk has as many layers on every rank.
+
+    But for the first and the last stage, which may have one fewer, if both together make up what is missing
+    to the same number of layers on every rank; chunks are as even as can be, the larger ones last.
+    """
     if vpp == 1:
-        return list(compositions(layers, ((1, layers),) * stages))
-    base = layers // stages
-    end, middle = (max(1, base - 1), base + 1), (base, base + 1)
-    return list(compositions(layers, (end, *(middle,) * (stages - 2), end)))
+        return list(compositions(layers, ((1, layers),) * pp))
+    found = []
+    for first, last in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        a_rank, rest = divmod(layers + first + last, pp)
+        if rest or first + last >= pp:
+            continue
+        # An end may hold no layer at all: nothing but the embedding, or the head.
+        chunks = [a_rank // vpp + (chunk >= vpp - a_rank % vpp) for chunk in range(vpp)]
+        split = [n for n in chunks for _ in range(pp)]
+        split[0], split[-1] = split[0] - first, split[-1] - last
+        if min(split[1:-1]) >= 1:
+            found.append(tuple(split))
+    return found
 
 
 @cache
@@ -394,8 +419,9 @@ class Oracle:
             best = int(step.argmin())
             if not np.isfinite(step[best]):
                 continue
-            seconds = float(instance.tokens / (layout.batch * instance.seq_len) * step[best])
-            paid = max(seconds, pool.committed) / 3600
+            run = lasting(instance, layout, float(step[best]))
+            if run.kept > run.room:
+                continue
             recompute = modes(instance, layout.selective)
             held, again = assignments(
                 instance.architecture.layers,
@@ -404,9 +430,15 @@ class Oracle:
                 recompute,
                 not instance.per_stage_recompute,
             )
-            dollars = layout.num_gpus * paid * pool.price
             layers, recomputed = tuple(held[best].tolist()), tuple(again[best].tolist())
-            figures = (float(step[best]), float(of.memory[best]), seconds, dollars)
+            figures = (
+                float(step[best]),
+                float(of.memory[best]),
+                run.seconds,
+                run.dollars,
+                run.kwh,
+                run.tonnes,
+            )
             found.append(Answer(layout, layers, recomputed, *figures))
         return found
 
@@ -419,6 +451,8 @@ def within(instance: Instance, answers: list[Answer]) -> list[Answer]:
         for of in answers
         if (limits.deadline is None or of.seconds <= limits.deadline)
         and (limits.budget is None or of.dollars <= limits.budget)
+        and (limits.energy is None or of.kwh <= limits.energy)
+        and (limits.carbon is None or of.tonnes <= limits.carbon)
     ]
 
 
@@ -446,10 +480,10 @@ def scalar_step(instance: Instance, answer: Answer) -> tuple[float, float]:
 # Random problems with limits that bind
 
 
-def small_problem(random: Random, most: int = 700) -> Oracle:
+def small_problem(random: Random, most: int = 700, make: Callable[[Random], Instance] = problem) -> Oracle:
     """A random problem that brute force gets through, with every assignment priced."""
     while True:
-        oracle = Oracle.of(problem(random), most, MOST_ASSIGNMENTS)
+        oracle = Oracle.of(make(random), most, MOST_ASSIGNMENTS)
         if oracle is not None and oracle.layouts:
             return oracle
 

@@ -145,3 +145,39 @@ def problem(random: Random, most_layers: int = 9, nodes: int = 3) -> Instance:
         assume_mfu=0.4 if assumed else None,
         nominal_parameters=1e9 if assumed and random.random() < 0.5 else None,
     )
+
+
+def leading(random: Random) -> Instance:
+    """The same, of models that start with one to three dense layers, and more often on interleaved pipelines.
+
+    A layer of either kind may be many times as dear as one of the other, in time as in memory.
+    """
+    instance = problem(random, most_layers=10)
+    of, first = instance.architecture, random.choice((1, 1, 2, 3))
+    moe = replace_model(
+        of.moe or mixture(random, of.layers),
+        first_dense_layers=first,
+        moe_every_n_layers=1,
+        moe_ffn=random.choice((256, 1024, 4096)),
+        top_k=random.choice((1, 2)),
+    )
+    allowed = dict(instance.narrowing.allowed)
+    for name in ("pp", "vpp", "recompute"):
+        allowed.pop(name, None)
+    for name, share, values in (
+        ("pp", 0.7, ((2,), (2, 3), (2, 3, 4), (1, 4))),
+        ("vpp", 0.7, ((1,), (2,), (2, 3), (1, 2, 4))),
+        ("recompute", 0.5, (("full",), ("none", "full"), ("none",), ("none", "selective"))),
+    ):
+        if random.random() < share:
+            allowed[name] = random.choice(values)
+    return replace(
+        instance,
+        architecture=replace_model(of, moe=moe, ffn=random.choice((256, 2048, 8192))),
+        narrowing=Narrowing(allowed),
+        stack=load_stack(random.choice(STACKS)),
+    )
+
+
+def replace_model(model: Any, **values: Any) -> Any:
+    return model.model_copy(update=values)

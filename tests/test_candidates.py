@@ -21,7 +21,7 @@ from planner.problem import parse_problem
 from planner.resolve import instance_of
 from planner.solution import Decisions, Estimate, MemoryParts, Plan
 from planner.solve import solve
-from planner.space import selective_modules
+from planner.space.values import selective_modules
 from planner.validate import stage_lists, violations
 
 GIB, DAY = 2**30, 86400.0
@@ -38,7 +38,7 @@ DENSE = {
         {"gpu": "L40S", "nodes": {"max": 2}, "price": "0.9 USD/gpu-hour"},
         {"gpu": "A100-80", "nodes": 1, "price": "1.5 USD/gpu-hour", "committed": "6 days"},
     ],
-    "limits": {"deadline": "12 days", "budget": "2900 USD"},
+    "limits": {"deadline": "12 days", "budget": "2890 USD"},
     "search": {"tp": [1, 2, 4], "cp": 1, "micro_batch": [1, 2]},
 }
 EXPERTS = {
@@ -140,7 +140,7 @@ def by_loops(problem):
         if not (fits and schedule and sharding):
             continue
         for recompute in ("none", "selective", "full"):
-            split = plain_layers(architecture.layers, pp * vpp).tolist()
+            split = plain_layers(architecture.layers, pp, vpp).tolist()
             again = split if recompute == "full" else [0] * len(split)
             modules = sorted(selective_modules(architecture)) if recompute == "selective" else []
             interleaved = vpp > 1
@@ -163,6 +163,7 @@ def by_loops(problem):
 
 
 def within_limits(problem, pool, decisions, split, again):
+    """Without the minutes that a run takes to start: no row is so near to a limit that they decide."""
     predicted = estimate(run_of(problem, decisions), split, again)
     steps = problem.training.tokens / (decisions.global_batch * problem.training.seq_len)
     seconds = steps * predicted.step_time

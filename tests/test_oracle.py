@@ -9,25 +9,14 @@ from random import Random
 import numpy as np
 import pytest
 from oracle import Answer, objective, scalar_step, small_problem, with_limits, within
-from random_problems import with_memory
+from random_problems import leading, problem, with_memory
+from searched import SAME, seconds_and_dollars, solved
 
-from planner import economics
 from planner.instance import Instance
-from planner.search import Plan, Table, best, goal_of
-from planner.space.values import recompute_families, recompute_modes
+from planner.search import Plan
 from planner.stages import BYTES
 
-SAME = 1e-6
 BLOCKS, BLOCK = 12, 20
-
-
-def planned(instance: Instance) -> Plan | None:
-    return best(Table.of(instance, goal_of(instance), recompute_families(recompute_modes(instance))))
-
-
-def seconds_and_dollars(instance: Instance, plan: Plan) -> tuple[float, float]:
-    seconds = economics.run_seconds(instance, plan.row, np.array([plan.step]))
-    return float(seconds[0]), float(economics.run_dollars(instance, plan.row, seconds)[0])
 
 
 def disagreements(
@@ -101,15 +90,15 @@ def room_rounded(instance: Instance) -> Instance:
     return replace(instance, pools=pools)
 
 
-def compare(seed: int, most: int = 700) -> list[str]:
+def compare(seed: int, most: int = 700, make: Callable[[Random], Instance] = problem) -> list[str]:
     random = Random(seed)
-    oracle = small_problem(random, most)
+    oracle = small_problem(random, most, make)
     instance = with_limits(random, oracle)
     answers = within(instance, oracle.answers(instance))
     for answer in random.sample(answers, min(3, len(answers))):
         assert scalar_step(instance, answer) == pytest.approx((answer.step, answer.memory), rel=1e-9)
     safe = within(instance, oracle.answers(room_rounded(instance)))
-    return [f"seed {seed}: {wrong}" for wrong in disagreements(instance, answers, safe, planned(instance))]
+    return [f"seed {seed}: {wrong}" for wrong in disagreements(instance, answers, safe, solved(instance))]
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -123,4 +112,18 @@ def test_the_optimum_is_that_of_brute_force(block: int) -> None:
 def test_the_optimum_is_that_of_brute_force_on_many_more(block: int) -> None:
     seeds = range(10_000 + block * BLOCK, 10_000 + (block + 1) * BLOCK)
     wrong = [line for seed in seeds for line in compare(seed, most=2000)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_leading_dense_layers_leave_the_optimum_that_of_brute_force(block: int) -> None:
+    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=leading)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_leading_dense_layers_leave_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
+    seeds = range(20_000 + block * BLOCK, 20_000 + (block + 1) * BLOCK)
+    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=leading)]
     assert not wrong, "\n".join(wrong)

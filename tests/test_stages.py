@@ -40,7 +40,7 @@ def case(seed: int, interleaved: bool) -> Case:
         pp = random.randint(1 + interleaved, min(layers, 6))
         vpp = random.randint(2, layers // pp) if interleaved and layers >= 2 * pp else 1
         recompute, uniform = random.choice(("none", "some", "some", "all")), random.random() < 0.5
-        few = num_assignments(layers, pp, vpp, recompute, uniform) <= MOST
+        few = 0 < num_assignments(layers, pp, vpp, recompute, uniform) <= MOST
         if (vpp > 1) == interleaved and few:
             layout = candidate(random, instance, pp, vpp)
             return Case(instance, layout, scalar_rates(instance, layout), recompute, uniform)

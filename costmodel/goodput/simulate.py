@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # its import costs as much as all of this package's
 
 Array = NDArray[Any]
 

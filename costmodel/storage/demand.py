@@ -71,7 +71,7 @@ def storage_demand(
         logs=np.asarray(usual_log_bytes(num_gpus, run_seconds / DAY)),
         write=np.asarray(checkpoint / period),
         read=np.asarray(read_bandwidth(batch_tokens, ids, step_time)),
-        restart_read=np.asarray(0.0 * period if load_within is None else checkpoint / load_within),
+        restart_read=np.zeros(np.shape(period)) + (0.0 if load_within is None else checkpoint / load_within),
     )
 
 

@@ -53,10 +53,16 @@ def capacity_bound(
 
 
 def within_memory(
-    rates: StageRates, room: RankRoom, mix: LayerMix, pp: Array, chunks: Array, case: Recompute
+    rates: StageRates,
+    room: RankRoom,
+    mix: LayerMix,
+    pp: Array,
+    chunks: Array,
+    case: Recompute,
+    halvings: int = BISECTIONS,
 ) -> tuple[Array, Array]:
     """Least seconds of the slowest rank, inf if nothing fits, and what recompute adds over all ranks."""
-    layers, slowest = mix.totals, smallest_bottleneck(rates, room, mix, pp, chunks, case)
+    layers, slowest = mix.totals, smallest_bottleneck(rates, room, mix, pp, chunks, case, halvings)
     # Which kind of layer a case recomputes is open, unless it is all of them.
     every = (layers * rates.recompute).sum(axis=-1)
     cheapest = case.total * rates.recompute.min(axis=-1)
@@ -68,7 +74,13 @@ def within_memory(
 
 
 def smallest_bottleneck(
-    rates: StageRates, room: RankRoom, mix: LayerMix, pp: Array, chunks: Array, case: Recompute
+    rates: StageRates,
+    room: RankRoom,
+    mix: LayerMix,
+    pp: Array,
+    chunks: Array,
+    case: Recompute,
+    halvings: int = BISECTIONS,
 ) -> Array:
     """Least time of the slowest rank at which all ranks hold the layers, inf if they never do: (rows,)."""
     layers, wanted = mix.totals, float(mix.totals.max())
@@ -83,7 +95,7 @@ def smallest_bottleneck(
     some, asked, low, high = room.take(open_rows), case.take(open_rows), low[open_rows], high[open_rows]
     near = np.minimum(1.2 * low, high)
     high = np.where(some.held(near, asked) >= wanted, near, high)
-    for _ in range(BISECTIONS):
+    for _ in range(halvings):
         middle = (low + high) / 2
         enough = some.held(middle, asked) >= wanted
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
@@ -91,28 +103,35 @@ def smallest_bottleneck(
     return result
 
 
-def slowest_rank_bounds(
+def case_bounds(
     rates: StageRates,
     mix: LayerMix,
     pp: int,
     vpp: int,
     num_microbatches: int,
     limit: float,
-    cases: list[Recompute],
-) -> list[float]:
-    """Least seconds a micro-batch of one candidate's slowest rank in each case; inf where nothing fits."""
-    row, chunks, ranks = one_row(rates), np.array([vpp]), np.array([pp])
-    room = RankRoom.of(row, mix, ranks, chunks, np.array([num_microbatches]), limit)
-    return [float(smallest_bottleneck(row, room, mix, ranks, chunks, case)[0]) for case in cases]
+    case: Recompute,
+    rows: int,
+) -> tuple[Array, Array]:
+    """Of one candidate and each row of a case: least seconds of its slowest rank, and of its step.
+
+    inf where nothing fits.
+    """
+    of, ranks, chunks, m = repeated(rates, rows), *(np.full(rows, n) for n in (pp, vpp, num_microbatches))
+    room = RankRoom.of(of, mix, ranks, chunks, m, limit)
+    slowest, extra = within_memory(of, room, mix, ranks, chunks, case)
+    fits = np.isfinite(slowest)
+    step = step_bound(of, mix.totals, ranks, chunks, m, np.where(fits, slowest, 0.0), extra, 1.0)
+    return slowest, np.where(fits, step, np.inf)
 
 
-def one_row(rates: StageRates) -> StageRates:
-    """Rates of one candidate with a row axis."""
+def repeated(rates: StageRates, rows: int) -> StageRates:
+    """Rates of one candidate as so many equal rows."""
 
     def wide(value: Any) -> Any:
         if isinstance(value, PerLayer):
-            return PerLayer(*(np.asarray(getattr(value, f.name))[None] for f in fields(PerLayer)))
+            return PerLayer(*(wide(np.asarray(getattr(value, f.name))) for f in fields(PerLayer)))
         # np.float64 is a float too, but it is a rate here and not a profile's constant.
-        return value if type(value) is float else np.asarray(value)[None]
+        return value if type(value) is float else np.broadcast_to(value, (rows, *np.shape(value)))
 
     return replace(rates, **{f.name: wide(getattr(rates, f.name)) for f in fields(StageRates)})

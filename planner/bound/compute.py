@@ -36,8 +36,9 @@ class KeyCost:
 
 
 def slowest_bound(of: KeyCost, mix: LayerMix, pp: Column, chunks: Column) -> Array:
-    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end and `chunks` layers."""
-    slowest = np.maximum(np.ceil(mix.layers / np.asarray(pp)) * of.cheapest, of.ends + chunks * of.cheapest)
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end and a layer in each other chunk."""
+    others = np.maximum(np.asarray(chunks) - 1, 1)
+    slowest = np.maximum(np.ceil(mix.layers / np.asarray(pp)) * of.cheapest, of.ends + others * of.cheapest)
     if len(mix.totals) > 1:
         slowest = np.maximum(slowest, np.ceil(mix.totals.max() / np.asarray(pp)) * of.usual)
     return np.maximum(slowest, of.total / pp)

@@ -20,13 +20,13 @@ def whole_model(rates: PerLayer, layers: Array) -> Array:
 
 
 def least_slowest(rates: StageRates, layers: Array, pp: Column, chunks: Column) -> Array:
-    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with a layer in each chunk.
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with a layer in each other chunk.
 
     ceil(L/p) of all layers, or of one kind of them.
     """
     work = rates.work
     total = whole_model(work, layers)
-    cheapest = work.kinds.min(axis=-1)
+    cheapest, chunks = work.kinds.min(axis=-1), np.maximum(np.asarray(chunks) - 1, 1)
     fullest = np.ceil(layers.sum(axis=-1) / pp) * cheapest
     fullest = np.maximum(fullest, (np.ceil(layers / _each(pp)) * work.kinds).max(axis=-1))
     ends = np.maximum(work.first, work.last) + chunks * cheapest

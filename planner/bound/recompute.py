@@ -73,6 +73,21 @@ def _interleaved_cases(layers: int, pp: Array, vpp: Array) -> list[Recompute]:
     return cases
 
 
+def uniform_case(layers: int, pp: int, vpp: int, each: Array) -> Recompute:
+    """Uniform recompute of one candidate, a row for each number of layers that a virtual stage recomputes."""
+    q, ranks = each[:, None], np.arange(pp)
+    if vpp == 1:
+        # The least of it in all is recomputed where one stage holds all layers that the others can spare.
+        total = np.where(each > 0, pp - 1 + np.minimum(each, layers - pp + 1), 0)
+        return Recompute(q, q, False, total)
+    end, base = (int(value) for value in chunk_range(layers, pp * vpp)[:2])
+    ends = (ranks == 0).astype(int) + (ranks == pp - 1)
+    # A stage at an end may hold fewer than q layers.
+    least = np.where(q > base, layers, vpp * q - ends * (q > end))
+    most = np.where(q > base, layers, vpp * q) + 0 * least
+    return Recompute(least, most, False, np.where(each > base, layers, least.sum(axis=-1)))
+
+
 def schedule_kind(pp: Array, vpp: Array) -> Array:
     """0 without a pipeline, 1 for 1F1B, 2 interleaved."""
     return np.where(pp == 1, 0, np.where(vpp == 1, 1, 2))

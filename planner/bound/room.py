@@ -31,6 +31,8 @@ class Extent:
     exists: Array
     lead: Array
     """Leading layers of the rarer kind that a rank must hold if it holds any layer of the other."""
+    rare: Array
+    """Most layers of the rarer kind."""
 
     def take(self, index: Array) -> Extent:
         return Extent(*(getattr(self, f.name)[index] for f in fields(self)))
@@ -56,17 +58,20 @@ def extent(mix: LayerMix, pp: Array, vpp: Array, num_microbatches: Array, any_vp
     base = np.where(v == 1, 1, base)
     least = base * v - short * ((rank == 0).astype(int) + (rank == p - 1))
     surplus = np.where(v == 1, 0, base * (warm_up - v * last) - short * (rank == 0) * (first - last))
-    lead = np.zeros_like(least)
+    lead, rare = np.zeros_like(least), np.zeros_like(least)
     if len(mix.totals) > 1:
         # Layers of the other kind may take a rank's places: anywhere, or those of the leading stages.
-        taken = 1 + np.maximum(-(-(mix.lead - end) // base), 0) if mix.lead else p * v
+        # Without interleaving a stage may hold a single layer.
+        first_stage = np.where(v == 1, 1, end)
+        taken = 1 + np.maximum(-(-(mix.lead - first_stage) // np.maximum(base, 1)), 0) if mix.lead else p * v
         least, surplus = np.where(rank < taken, 0, least), np.where(rank < taken, 0, surplus)
+        rare = np.where(rank < taken, mix.lead or mix.layers, 0) + rare
         # Interleaved, the first chunk holds `end` layers or more, and leading ones come first among them.
         chunk = np.minimum(mix.lead, 1) if any_vpp else np.where(v == 1, mix.lead, np.minimum(mix.lead, end))
         lead = lead + np.where(rank == 0, chunk, 0)
     exists = rank < p
     most = np.where(v == 1, layers, top * v) - lead
-    return Extent(least * exists, most * exists, surplus, last, first, exists, lead)
+    return Extent(least * exists, most * exists, surplus, last, first, exists, lead, rare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +163,13 @@ class RankRoom:
     def held(self, slowest: Array, case: Recompute) -> Array:
         """Layers that all ranks together hold if none takes longer than `slowest`: (rows,)."""
         left = slowest[:, None] * (1 + 1e-12) - self.other_time
-        some = self._held(left - case.least * self.again, self.base - case.most * self.saved, case.more)
+        # Layers of the other kind may be among those that are recomputed.
+        again = np.maximum(case.least - self.extent.rare, 0)
+        some = self._held(left - again * self.again, self.base - case.most * self.saved, case.more)
         n = np.floor(np.minimum(some, self.most) + 1e-9)
-        if np.any(case.least):
+        if np.any(again):
             all_again = np.minimum(left * self.per_second_again, self.most)
-            n = np.where(n >= case.least, n, np.minimum(np.floor(all_again + 1e-9), case.least))
+            n = np.where(n >= again, n, np.minimum(np.floor(all_again + 1e-9), again))
         n = np.maximum(np.where(n >= self.extent.least, n, -np.inf), self.spared)
         return np.where(self.extent.exists, n, 0.0).sum(axis=-1)
 

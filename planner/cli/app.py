@@ -11,14 +11,18 @@ from planner.cli import (
     calibrate,
     candidates,
     catalogue,
+    compare,
     estimate,
+    explain,
     export,
     failures,
     frontier,
     model,
     new,
+    report,
     schema,
     solve,
+    sweep,
 )
 
 app = typer.Typer(
@@ -52,9 +56,13 @@ def options(
 
 
 app.command("solve")(solve.solve)
+app.command("sweep")(sweep.sweep)
 app.command("frontier")(frontier.frontier)
+app.command("explain")(explain.explain)
+app.command("compare")(compare.compare)
 app.command("candidates")(candidates.candidates)
 app.command("estimate")(estimate.estimate)
+app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("calibrate")(calibrate.calibrate)
 app.command("model")(model.model)

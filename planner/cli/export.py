@@ -49,7 +49,9 @@ def export(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the files.", show_default=False)
     ],
-    plan: Annotated[int, typer.Option("--plan", "-p", metavar="N", help="Which plan, best first.")] = 1,
+    plan: Annotated[
+        int, typer.Option("--plan", "-p", metavar="N", help="Which plan, best first; or which phase.")
+    ] = 1,
     launcher: Annotated[
         Launcher | None,
         typer.Option(help="What the Slurm script starts: megatron unless given.", show_default=False),

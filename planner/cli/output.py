@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from planner.errors import InvalidInput
+from planner.files import usable_folder, write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -61,32 +59,12 @@ def print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def usable_folder(folder: Path) -> Path:
-    """The folder, made if it is not there. Raises `InvalidInput`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise InvalidInput(file=str(folder), found="is a file", accepted="a folder for the results") from None
-    except OSError as error:
-        raise InvalidInput(
-            file=str(folder), found=f"cannot be made: {error.strerror}", accepted="a folder"
-        ) from None
-    return folder
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes beside the file and renames, so that nobody ever reads half of it."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InvalidInput(
-            file=str(path), found=f"cannot be written: {error.strerror}", accepted="a folder you may write to"
-        ) from None
+__all__ = [
+    "Format",
+    "TableFormat",
+    "console",
+    "print_json",
+    "print_table",
+    "usable_folder",
+    "write_whole",
+]

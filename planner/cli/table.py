@@ -12,14 +12,18 @@ from rich.text import Text
 from planner.cli.words import (
     amount,
     batch_words,
+    checkpoint_words,
     decisions_line,
     dollars,
+    energy_words,
+    goodput_words,
     seconds,
     share,
     stages_line,
     status_line,
+    storage_words,
 )
-from planner.solution import Conflict, Plan, Proof, RunnerUp, Slack, Solution
+from planner.solution import Conflict, Estimate, PhasedRun, PhasePlan, Plan, Proof, RunnerUp, Slack, Solution
 
 INDENT = (0, 0, 0, 2)
 
@@ -28,13 +32,21 @@ def solution_table(solution: Solution) -> RenderableType:
     """Everything a reader of the terminal needs, from the answer down to how it was found."""
     name = str(solution.problem.get("name", "problem"))
     parts: list[RenderableType] = [Text(f"{name}: {status_line(solution)}", style="bold")]
-    if solution.plans:
+    if solution.run is not None:
+        parts += [_section("Run", run_facts(solution.run)), _section("Phases", phase_facts(solution.run))]
+        parts += [_section("Limits", limits(solution.run.slack))] if solution.run.slack else []
+        parts += [_section("Other nodes", sentences(solution.run.texts))] if solution.run.texts else []
+        parts += [_section("Longest phase", plan_facts(solution.plans[0], longest(solution.run).seq_len))]
+        parts += [_section("Its step time", breakdown(solution.plans[0]))]
+    elif solution.plans:
         seq_len = _seq_len(solution)
         best = solution.plans[0]
         parts += [_section("Plan", plan_facts(best, seq_len))]
         parts += [_section("Step time", breakdown(best))]
         parts += [_section("Limits", limits(best.slack))] if best.slack else []
         parts += [_section("Why", sentences(reason.text for reason in best.reasons))] if best.reasons else []
+    if solution.sure:
+        parts.append(_section("How sure", sentences([solution.sure.text])))
     if solution.conflict:
         parts.append(_section("Limits that cannot hold together", conflict_facts(solution.conflict)))
     if len(solution.plans) > 1:
@@ -72,6 +84,11 @@ def sentences(texts: Iterable[str]) -> Table:
 
 def plan_facts(plan: Plan, seq_len: int | None) -> Table:
     """What to launch and what it will do."""
+    return _grid(fact_rows(plan, seq_len))
+
+
+def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
+    """The same as pairs of name and words."""
     decisions, estimate = plan.decisions, plan.estimate
     between = estimate.interval_80_days
     sure = f" (80 % sure: {between[0]:.1f} to {between[1]:.1f})" if between else ""
@@ -79,25 +96,87 @@ def plan_facts(plan: Plan, seq_len: int | None) -> Table:
     room = f" of {memory.limit:.1f} GiB allowed" if memory else ""
     parts = estimate.memory_gib.model_dump(exclude={"total"})
     of = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value > 0)
-    return _grid(
+    return [
         (
-            (
-                "GPUs",
-                f"{decisions.num_gpus} x {decisions.gpu} in {decisions.nodes} {_nodes(decisions.nodes)}",
-            ),
-            ("layout", decisions_line(decisions)),
-            ("stages", stages_line(decisions)),
-            ("batch", batch_words(decisions, seq_len)),
-            ("time", f"{estimate.days:.1f} days{sure}, {seconds(estimate.step_time_s)} a step"),
-            ("cost", dollars(estimate.dollars)),
-            ("MFU", f"{share(estimate.mfu)} (HFU {share(estimate.hfu)})"),
-            ("throughput", f"{estimate.tokens_per_s_per_gpu:,.0f} tokens/s a GPU"),
-            (
-                "memory",
-                f"{estimate.memory_gib.total:.1f} GiB{room} on the fullest stage" + (f": {of}" if of else ""),
-            ),
+            "GPUs",
+            f"{decisions.num_gpus} x {decisions.gpu} in {decisions.nodes} {_nodes(decisions.nodes)}",
+        ),
+        ("layout", decisions_line(decisions)),
+        ("stages", stages_line(decisions)),
+        ("batch", batch_words(decisions, seq_len)),
+        ("time", f"{estimate.days:.1f} days{sure}, {seconds(estimate.step_time_s)} a step"),
+        ("cost", dollars(estimate.dollars)),
+        *site_facts(plan),
+        ("MFU", f"{share(estimate.mfu)} (HFU {share(estimate.hfu)})"),
+        ("throughput", f"{estimate.tokens_per_s_per_gpu:,.0f} tokens/s a GPU"),
+        (
+            "memory",
+            f"{estimate.memory_gib.total:.1f} GiB{room} on the fullest stage" + (f": {of}" if of else ""),
+        ),
+    ]
+
+
+def run_facts(run: PhasedRun) -> Table:
+    """A run in phases as a whole."""
+    between = run.interval_80_days
+    sure = f" (80 % sure: {between[0]:.1f} to {between[1]:.1f})" if between else ""
+    lost = f"{share(run.goodput)}: {run.ideal_days:.1f} days if nothing stopped it"
+    facts = [
+        ("GPUs", f"{run.num_gpus} x {run.gpu} in {run.nodes} {_nodes(run.nodes)}"),
+        ("time", f"{run.days:.1f} days{sure}"),
+        ("cost", dollars(run.dollars)),
+        ("goodput", f"{lost}; {run.switching_hours:.2f} h between phases"),
+    ]
+    return _grid(facts + ([("energy", energy_words(run.energy))] if run.energy else []))
+
+
+def phase_facts(run: PhasedRun) -> Table:
+    """A line or two a phase."""
+    rows = []
+    for phase in run.phases:
+        d, estimate = phase.plan.decisions, phase.plan.estimate
+        head = f"{phase.days:.1f} days, {phase.tokens / 1e9:,.4g}B tokens of {phase.seq_len:,}"
+        step = f"{d.global_batch} sequences a step, {seconds(estimate.step_time_s)}"
+        rows.append((phase.name, f"{head}; {step}; {decisions_line(d)}"))
+    return _grid(rows)
+
+
+def longest(run: PhasedRun) -> PhasePlan:
+    """The phase that lasts longest."""
+    return max(run.phases, key=lambda phase: phase.days)
+
+
+def site_facts(plan: Plan) -> list[tuple[str, str]]:
+    """What the run loses, when it ends, what it draws and keeps: of what is known."""
+    estimate, lost = plan.estimate, plan.estimate.losses
+    facts: list[tuple[str, str]] = []
+    if lost is not None and estimate.goodput is not None:
+        facts += [("goodput", goodput_words(estimate, lost)), ("checkpoints", checkpoint_words(lost))]
+    if lost is not None and lost.spare_nodes:
+        facts.append(("spares", f"{lost.spare_nodes} {_nodes(lost.spare_nodes)} ready, paid like the others"))
+    if estimate.finish_days:
+        ends = (
+            f"{share.replace('%', ' %')} by {days:.1f} days" for share, days in estimate.finish_days.items()
         )
-    )
+        facts.append(("finish", ", ".join(ends)))
+    facts += sure_facts(estimate)
+    if estimate.energy is not None:
+        facts.append(("energy", energy_words(estimate.energy)))
+    if estimate.storage is not None:
+        facts.append(("storage", storage_words(estimate.storage)))
+    return facts
+
+
+def sure_facts(estimate: Estimate) -> list[tuple[str, str]]:
+    """How likely limits hold, and how likely memory is not enough."""
+    facts = []
+    if estimate.probability:
+        holds = ", ".join(f"{name} {share(value)}" for name, value in estimate.probability.items())
+        facts.append(("limits hold", holds))
+    if estimate.out_of_memory is not None:
+        risk = estimate.out_of_memory
+        facts.append(("memory risk", f"{risk.risk}: {share(risk.probability)} run out"))
+    return facts
 
 
 def _nodes(number: int) -> str:
@@ -147,7 +226,9 @@ def runner_ups(others: Iterable[RunnerUp]) -> Table:
 def conflict_facts(conflict: Conflict) -> Table:
     """The limits in conflict, and how far each would have to move by itself."""
     moves = [(move.limit.replace("_", " "), move.text) for move in conflict.relaxations]
-    return _grid([("in conflict", ", ".join(conflict.limits)), *moves])
+    near = conflict.nearest
+    last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
+    return _grid([("in conflict", ", ".join(conflict.limits)), *moves, *last])
 
 
 def proof_line(proof: Proof) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from planner.solution import Decisions, Solution, Stage
+from planner.solution import Decisions, Estimate, Kept, Losses, Meter, Solution, Stage
 
 
 def status_line(solution: Solution) -> str:
@@ -83,4 +83,42 @@ def amount(value: float, unit: str) -> str:
     if unit in ("USD", "dollars", "$"):
         return f"-{dollars(-value)}" if value < 0 else dollars(value)
     text = f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 100 else f"{value:,.1f}"
-    return f"{text} {unit}"
+    return f"{f'{value:.2g}' if 0 < abs(value) < 1 else text} {unit}"
+
+
+def figure(value: float) -> str:
+    """A quantity to three digits, larger ones to the whole: 0.0123, 38.2, 1,234."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def goodput_words(estimate: Estimate, lost: Losses) -> str:
+    """What stopping costs, and how often it happens."""
+    ideal = "" if estimate.ideal_days is None else f": {estimate.ideal_days:.1f} days if nothing stopped it"
+    return (
+        f"{share(estimate.goodput or 0.0)}{ideal}; {lost.stops:.0f} stops, one in {lost.mtbf_hours:.3g} h, "
+        f"{lost.restart_minutes:.0f} min each"
+    )
+
+
+def checkpoint_words(lost: Losses) -> str:
+    """How often to save, and what that takes."""
+    behind = f", {seconds(lost.write_s)} written beside it" if lost.write_s else ""
+    return (
+        f"every {lost.checkpoint_steps:,} steps ({lost.checkpoint_minutes:.3g} min): "
+        f"{lost.checkpoint_gb:,.0f} GB, {seconds(lost.stall_s)} of standing still{behind}"
+    )
+
+
+def energy_words(meter: Meter) -> str:
+    """Electricity, its carbon and its price."""
+    drawn = f"{meter.mwh:,.0f} MWh" if meter.mwh >= 10 else f"{meter.mwh * 1e3:,.0f} kWh"
+    return f"{drawn}, {figure(meter.tonnes_co2)} t CO2, {dollars(meter.dollars)} of electricity"
+
+
+def storage_words(kept: Kept) -> str:
+    """What is kept, and how fast storage has to be."""
+    return (
+        f"{figure(kept.total_tb)} TB: data {figure(kept.data_tb)}, checkpoints "
+        f"{figure(kept.checkpoints_tb)}, logs {figure(kept.logs_tb)}; writes {kept.write_gb_s:.3g} and reads "
+        f"{kept.read_gb_s:.3g} GB/s"
+    )

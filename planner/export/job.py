@@ -68,25 +68,31 @@ class Job:
 
 
 def job_of(solution: Solution, number: int = 1, file: str | Path = "solution") -> Job:
-    """The job of the solution's plan `number`, counted from 1. Raises `InvalidInput`."""
+    """The job of the solution's plan `number`, counted from 1; of a run in phases, of that phase.
+
+    Raises `InvalidInput`.
+    """
     name = str(file)
-    if not solution.plans:
+    plans = solution.plans if solution.run is None else [phase.plan for phase in solution.run.phases]
+    if not plans:
         raise InvalidInput(
             file=name, path="plans", found=f"no plan: {solution.status}", accepted="a solved problem"
         )
-    if not 1 <= number <= len(solution.plans):
+    if not 1 <= number <= len(plans):
+        order = "best first" if solution.run is None else "a phase each"
         raise InvalidInput(
-            file="--plan",
-            found=f"{number}; {name} has {len(solution.plans)}",
-            accepted=f"1 to {len(solution.plans)}, best first",
+            file="--plan", found=f"{number}; {name} has {len(plans)}", accepted=f"1 to {len(plans)}, {order}"
         )
     problem = parse_problem(dict(solution.problem), file=f"{name}: problem", folder=Path(file).parent)
-    plan = solution.plans[number - 1]
+    plan, title = plans[number - 1], problem.name
+    if solution.run is not None:
+        part = problem.resolved_phases()[number - 1]
+        problem, title = problem.of_phase(part), f"{problem.name}-{part.name}"
     fabric = _fabric(problem, plan, f"plans.{number - 1}.decisions", name)
     stack = load_stack(problem.search.stack or DEFAULT_STACK)
     source = f"planner {solution.provenance.planner}, problem {solution.provenance.problem_hash[:12]}"
     return Job(
-        name=problem.name,
+        name=title,
         architecture=problem.model.architecture,
         decisions=plan.decisions,
         estimate=plan.estimate,

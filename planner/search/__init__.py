@@ -10,6 +10,7 @@ best bounds are assigned exactly by CP-SAT until no open bound is better than wh
 * `best`: the target that wants one best plan, or one for each of several questions.
 * `rows`: rows solved exactly.
 * `ledger`: what became of every candidate.
+* `reuse`: what what-ifs of one physics share; `what_if`: the table of one of them.
 """
 
 from planner.search.best import best, best_each

@@ -16,17 +16,19 @@ from numpy.typing import NDArray
 from planner import economics
 from planner.choose import AtMost, choose, integers
 from planner.economics import Economy
-from planner.instance import Limits
+from planner.instance import Limits, Term
 from planner.search.branch import run
 from planner.search.goal import Effort, Mask, OutOfTime
 from planner.search.rows import Plan, plain_plan
 from planner.search.table import GroupTable, RowTable, Table
-from planner.space.columns import Candidates, LayerKeys
+from planner.space.columns import Candidates, LayerKeys, values_of
 
 Array = NDArray[Any]
 Keys = tuple[Array, ...]
 FIRST_CEILING = 1.15
 """Layouts are first written down to this many times the best bound of a layer key."""
+UNITS = {"energy": 1.0, "carbon": 1e-3}
+"""kWh and tonnes that a choice among rows tells apart."""
 CHOICE = 256
 """Rows that the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
 
@@ -160,7 +162,7 @@ class Choices:
                 self.plans[question] = table.plans[first]
             else:
                 found.append(first)
-        return np.unique(np.array(found, dtype=np.int64))
+        return np.array(sorted(set(found)), dtype=np.int64)
 
     def _chosen(self) -> int:
         """The row that CP-SAT chooses among solved plans and open bounds; every decision is a variable."""
@@ -180,16 +182,18 @@ class Choices:
         """A step beyond which a row is outside the limits or worse than every incumbent it competes with."""
         table, goal = self.table, self.table.goal
         economy = table.rows.economy.take(np.array([index]))
-        seconds = [goal.limits.deadline or np.inf]
-        cost = [goal.limits.budget or np.inf]
-        first = goal.objective[0][0]
+        most, first = most_of(goal.limits), goal.objective[0][0]
         # A committed window makes the cost flat, so that plans with the same cost may differ in time.
         flat = first == "cost" and any(pool.committed for pool in table.instance.pools)
         asked = [self.incumbents[q] for q in np.flatnonzero(self._of(table.rows)[:, index])]
         if goal.lexicographic and not flat and all(of is not None for of in asked):
             value = max(float(of[0][0]) for of in asked if of is not None)
-            (cost if first == "cost" else seconds).append(value)
-        return float(economy.longest(min(seconds), min(cost))[0]) * (1 + 1e-9)
+            most[first] = min(most[first], value)
+        longest = economy.longest(*most.values())
+        if economy.margin is not None:
+            limits = most_of(goal.limits)
+            longest = np.minimum(longest, economy.surely.longest(limits["time"], limits["cost"]))
+        return float(economy.later(longest, 1e-9)[0])
 
     def ceiling(self, last: float) -> float | None:
         """First a little above the best bound; then what the worst incumbent, or a missing one, asks for."""
@@ -207,10 +211,10 @@ class Choices:
 
     def _largest(self) -> float:
         """No plan within the limits has a larger value, where a limit says so."""
-        limit = {"cost": self.table.goal.limits.budget, "time": self.table.goal.limits.deadline}
         goal = self.table.goal
-        bound = limit[goal.objective[0][0]] if goal.lexicographic else None
-        return 1e4 * float(self.table.least_of_keys().value.min(initial=np.inf)) if bound is None else bound
+        bound = most_of(goal.limits)[goal.objective[0][0]] if goal.lexicographic else np.inf
+        usual = 1e4 * float(self.table.least_of_keys().value.min(initial=np.inf))
+        return bound if np.isfinite(bound) else usual
 
     def gap(self) -> float:
         """How far the first question's incumbent may be from the best there is, by all that is open."""
@@ -253,7 +257,7 @@ def first_of_each(alive: Array, keys: Keys, exact: Array | None, size: int) -> A
         if len(at) > size:  # what ties in the first key is told apart by the others
             at = at[np.argsort(economics.ranks(tuple(key[at] for key in keys)), kind="stable")[:size]]
         found.append(at)
-    index = np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+    index = np.array(values_of(np.concatenate(found)), dtype=np.int64) if len(found) > 1 else found[0]
     columns = [key[index] for key in keys[::-1]]
     if exact is not None:
         columns.insert(0, ~exact[index])
@@ -262,24 +266,41 @@ def first_of_each(alive: Array, keys: Keys, exact: Array | None, size: int) -> A
 
 def columns_of(rows: Candidates, economy: Economy, step: Array) -> dict[str, Array]:
     """Decisions and predictions of rows as integer columns for the choice."""
-    seconds, cost = economy.seconds(step), economy.dollars(step)
+    # Limits on time and money allow for what they have to; those on energy are as predicted.
+    seconds, allowed_for = economy.seconds(step), economy.surely
     columns = {
         f.name: getattr(rows, f.name)
         for f in fields(Candidates)
         if f.name not in ("m_low", "key", "pipeline")
     }
+    metered = {"energy": economy.draw, "carbon": economy.emission}
     return columns | {
         "num_gpus": rows.num_gpus,
-        "seconds": integers(seconds, 1.0),
-        "dollars": integers(cost, 1.0),
+        "seconds": integers(allowed_for.seconds(step), 1.0),
+        "dollars": integers(allowed_for.dollars(step), 1.0),
+        **{name: integers(each * seconds, UNITS[name]) for name, each in metered.items() if each is not None},
     }
 
 
+def most_of(limits: Limits) -> dict[Term, float]:
+    """The most that a run may take of each term; inf where no limit says so."""
+    named: dict[Term, float | None] = {
+        "time": limits.deadline,
+        "cost": limits.budget,
+        "energy": limits.energy,
+        "carbon": limits.carbon,
+    }
+    return {term: np.inf if limit is None else limit for term, limit in named.items()}
+
+
 def limits_of(limits: Limits) -> list[AtMost]:
-    """Deadline and budget as limits on the columns of a choice."""
+    """What limits the run as limits on the columns of a choice."""
     posted = []
     if limits.deadline is not None:
         posted.append(AtMost("deadline", "seconds", int(np.ceil(limits.deadline))))
     if limits.budget is not None:
         posted.append(AtMost("budget", "dollars", int(np.ceil(limits.budget))))
+    for name, limit in (("energy", limits.energy), ("carbon", limits.carbon)):
+        if limit is not None:
+            posted.append(AtMost(name, name, int(np.ceil(limit / UNITS[name]))))
     return posted

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.keybook import one_microbatch_count
+from planner.required import longest_step
 from planner.search.goal import Effort
-from planner.search.rows import Plan, next_fewer_microbatches, plain_plan, solved_plan
+from planner.search.rows import Plan, next_fewer_microbatches
 from planner.search.table import LOOSE, UNIFORM, GroupTable, RowTable, Table
 from planner.space.columns import Candidates, LayerKeys
-
 
 Array = NDArray[Any]
 EXPANDED = 64
@@ -166,25 +166,30 @@ def solve(table: Table, target: Target, index: int, effort: Effort) -> Array:
     row = rows.rows.take(np.array([index]))
     bound = rows.bound[index]
     if rows.plain[index] <= bound * (1 + 1e-9):
-        plan: Plan | None = plain_plan(table.book, row, bool(rows.plain_recomputes[index]))
+        plan: Plan | None = table.plain_plan(row, bool(rows.plain_recomputes[index]))
         longest = np.inf
     else:
         longest = target.longest(index)
-        plan = solved_plan(table.book, row, longest, effort)
+        plan = table.solved_plan(row, longest, effort)
     if plan is not None:
         table.keep(index, plan)
         target.solved(index, plan)
     else:
         # None below `longest`: a little more than that tells it from what just equals it.
-        rows.bound[index] = max(bound, longest * (1 + 1e-8))
-    # A plan that meets the bound of all its numbers of micro-batches leaves nothing to the others.
-    met = plan is not None and plan.step <= bound * (1 + 1e-9)
-    return np.empty(0, dtype=np.int64) if met else fewer(table, index, row)
+        economy = rows.economy.take(np.array([index]))
+        rows.bound[index] = max(bound, float(economy.later(np.array([longest]), 1e-8)[0]))
+    # A plan that meets the bound of all its numbers of micro-batches leaves nothing to the others, unless it
+    # is less sure than limits ask for: then any smaller number may be surer.
+    unsure = plan is not None and not table.surely_within(np.array([index]), np.array([plan.step]))[0]
+    met = plan is not None and not unsure and plan.step <= bound * (1 + 1e-9)
+    # Where it is the step that was too long, any smaller number may do.
+    long = plan is None and np.isfinite(longest) and longest >= longest_step(table.instance)
+    return np.empty(0, dtype=np.int64) if met else fewer(table, index, row, every=unsure or long)
 
 
-def fewer(table: Table, index: int, row: Candidates) -> Array:
-    """Rows for fewer micro-batches, where those may be better because they need less memory."""
-    most, low = next_fewer_microbatches(row), int(row.m_low[0])
+def fewer(table: Table, index: int, row: Candidates, every: bool = False) -> Array:
+    """Rows for fewer micro-batches: those that may be better because they need less memory, or every one."""
+    most, low = next_fewer_microbatches(row, every), int(row.m_low[0])
     if most < low:
         return np.empty(0, dtype=np.int64)
     child = one_microbatch_count(row, most)

@@ -45,7 +45,8 @@ def frontier(
         if plan is None or effort.out_of_time:
             return ([] if plan is None else [plan]), None
         ends.append(plan)
-    if ends:
+    # The ends are predictions, and limits that have to hold surely are not: they stay where they are.
+    if ends and limits.chance is None:
         (_, dearest), (longest, _) = (figures(instance, plan)[:2] for plan in ends)
         deadline = min(limits.deadline or np.inf, longest * (1 + SAME))
         limits = replace(limits, deadline=deadline, budget=min(limits.budget or np.inf, dearest * (1 + SAME)))

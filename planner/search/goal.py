@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -33,9 +33,9 @@ class Goal:
         """Sort keys of steps, most important first."""
         return economics.keys(self.objective, self.lexicographic, economy, step)
 
-    def key_bound(self, seconds: Array, dollars: Array) -> Array:
-        """The first sort key of runs that take so long and cost so much."""
-        return economics.first_key(self.objective, self.lexicographic, seconds, dollars)
+    def key_bound(self, totals: Mapping[Term, Array]) -> Array:
+        """The first sort key of runs that take so much."""
+        return economics.first_key(self.objective, self.lexicographic, totals)
 
 
 def goal_of(instance: Instance, limits: Limits | None = None, objective: Term | None = None) -> Goal:
@@ -86,9 +86,10 @@ def differs(name: str, value: int) -> Mask:
 
 def in_families(families: tuple[int, ...], mask: Mask | None = None) -> Mask:
     """Lets through rows of recompute families that another mask lets through."""
+    member = np.isin(np.arange(4), families)
 
     def both(rows: LayerKeys) -> Array | bool:
-        of = np.isin(rows.family, families)
+        of = member[rows.family]
         return of if mask is None else of & mask(rows)
 
     return both

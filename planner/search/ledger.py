@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from planner import economics
 from planner.search.table import LOOSE, GroupTable, RowTable, Table
 from planner.space.counting import Counter
-from planner.space.layouts import Multiplicity
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +34,22 @@ class Ledger:
     @classmethod
     def of(cls, table: Table, recompute: tuple[int, ...]) -> Ledger:
         """After a search through all candidates of these recompute families."""
-        keys, counter = table.book.keys, Counter(table.instance, table.layouts)
+        keys, counter = table.book.keys, table.counter
         some = np.flatnonzero(np.isin(keys.family, recompute))
         valid, few = counter.keys(keys.take(some), table.at_least[some])
-        dear = table.least_of_keys().dear[some]
-        rejected = dict(table.outside)
+        least, rejected = table.least_of_keys(), dict(table.outside)
         _count(rejected, "deadline", few.sum())
-        _count(rejected, "budget", (valid - few)[dear].sum())
+        # Pipelines of keys that are listed are counted one by one.
+        left = ~table.listed[some]
+        for limit, over in ({"budget": least.dear} | least.beyond).items():
+            _count(rejected, limit, (valid - few)[left & over[some]].sum())
+            left &= ~over[some]
         _pipelines(table, counter, recompute, rejected)
         bounded, groups = 0, table.groups
         for part, of in ((groups, ~groups.expanded), (table.rows, ~table.rows.exact)):
             bounded += _tight(table, part, np.flatnonzero(of & (part.level > LOOSE)), rejected)
         exact = table.rows.rows.take(np.flatnonzero(table.rows.exact))
-        solved = int(Multiplicity.of(table.instance).of_rows(exact).sum())
+        solved = int(table.counter.many.of_rows(exact).sum())
         screened = int(valid.sum()) - sum(rejected.values()) - bounded - solved
         return cls(int(valid.sum()), rejected, screened, bounded, solved)
 
@@ -62,24 +64,27 @@ def _pipelines(table: Table, counter: Counter, recompute: tuple[int, ...], rejec
     part, least = table.pipelines, table.least_of_pipelines()
     closed = np.isneginf(part.opened) & np.isin(part.rows.family, recompute)
     full = np.isinf(part.slowest)
-    for limit, which in (
-        ("memory", full), ("deadline", ~full & least.late), ("budget", ~full & least.dear & ~least.late)
-    ):  # fmt: skip
-        index = np.flatnonzero(closed & which)
-        rows = part.rows.take(index)
-        _count(rejected, limit, counter.pipelines(rows, table.at_least[rows.key]).sum())
+    broken = {"memory": full, "deadline": least.late, "budget": least.dear} | least.beyond
+    index = np.flatnonzero(closed & np.logical_or.reduce(list(broken.values())))
+    rows = part.rows.take(index)
+    number, left = counter.pipelines(rows, table.at_least[rows.key]), np.ones(len(index), dtype=bool)
+    for limit, over in broken.items():
+        _count(rejected, limit, number[left & over[index]].sum())
+        left &= ~over[index]
 
 
 def _tight(
     table: Table, part: GroupTable | RowTable, index: NDArray[np.int64], rejected: dict[str, int]
 ) -> int:
     """Adds what the bound with memory puts outside a limit to `rejected`; returns how many others there are."""
-    number = Multiplicity.of(table.instance).of_rows(part.rows.take(index))
+    number = table.counter.many.of_rows(part.rows.take(index))
     economy, bound = part.economy.take(index), part.bound[index]
     full = np.isinf(bound)
     finite = np.where(full, 0.0, bound)
-    late, dear = economics.outside(table.goal.limits, economy.seconds(finite), economy.dollars(finite))
-    _count(rejected, "memory", number[full].sum())
-    _count(rejected, "deadline", number[~full & late].sum())
-    _count(rejected, "budget", number[~full & dear & ~late].sum())
-    return int(number[~full & ~late & ~dear].sum())
+    seconds, limits, left = economy.seconds(finite), table.goal.limits, np.ones(len(index), dtype=bool)
+    late, dear = economics.outside(limits, seconds, economy.total("cost", seconds))
+    broken = {"memory": full, "deadline": late, "budget": dear} | economics.beyond(limits, economy, seconds)
+    for limit, over in broken.items():
+        _count(rejected, limit, number[left & over].sum())
+        left &= ~over
+    return int(number[left].sum())

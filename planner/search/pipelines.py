@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costmodel.memory.overhead import fixed_bytes
 from costmodel.stage import PerLayer, StageRates
+from costmodel.step import pipeline_time
 from planner.bound.capacity import within_memory
 from planner.bound.compute import slowest_bound
 from planner.bound.mix import LayerMix
@@ -18,11 +19,13 @@ from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, run_of_rows
 from planner.search.rows import memory_limit
-from planner.space.columns import ALL, STAGE_RECOMPUTE, Groups, Pipelines, families
+from planner.space.columns import ALL, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
-from planner.space.layouts import microbatch_range, zero_stages
+from planner.space.layouts import microbatch_range_filled, zero_stages
 
 Array = NDArray[Any]
+HALVINGS = 5
+"""Of the bracket around the slowest rank's time: what is nearly as good is told apart later."""
 RANKS = 1 << 14
 """Pipeline ranks whose memory is looked at together: their columns stay in cache."""
 
@@ -36,6 +39,8 @@ class PipelineTable:
     """Least seconds a micro-batch of the slowest rank; inf where no layout fits."""
     extra: Array
     """Least seconds a micro-batch that recompute adds over all ranks."""
+    gpu_seconds: Array
+    """Least GPU-seconds a token."""
     known: Array
     """Whether these know memory."""
     opened: Array
@@ -47,31 +52,34 @@ class PipelineTable:
     def of(cls, book: KeyBook, keys: Array, layouts: Places) -> PipelineTable:
         """All pipelines of some layer keys."""
         instance, of = book.instance, book.keys.take(keys)
-        at, pps, zeros = [], [], []
+        at, parts = [], []
         for (pool, ranks), layout in layouts.items():
             mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
-            pairs = [(pp, zero) for pp in np.unique(layout.pp).tolist() for zero in zero_stages(instance, pp)]
-            pp, zero = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-            at.append(np.repeat(mine, len(pp)))
-            pps.append(np.tile(pp, len(mine)))
-            zeros.append(np.tile(zero, len(mine)))
-        index, pp, zero = (np.concatenate([np.empty(0, dtype=np.int64), *c]) for c in (at, pps, zeros))
+            values = [
+                (pp, zero, filled)
+                for pp in values_of(layout.pp)
+                for zero in zero_stages(instance, pp)
+                for filled in ((1,) if pp == 1 else (1, 0))
+            ]
+            at.append(np.repeat(mine, len(values)))
+            parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
+        index = np.concatenate([np.empty(0, dtype=np.int64), *at])
+        pp, zero, filled = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts]).T
         columns = of.take(index)
         rows = Pipelines(
-            **{f.name: getattr(columns, f.name) for f in fields(columns)}, key=keys[index], pp=pp, zero=zero
+            **{f.name: getattr(columns, f.name) for f in fields(columns)},
+            key=keys[index],
+            pp=pp,
+            zero=zero,
+            filled=filled,
         )
         slowest = slowest_bound(book.least.take(rows.key), LayerMix.of(instance.architecture), pp, 1)
-        no = np.zeros(len(rows), dtype=bool)
-        return cls(rows, slowest, np.zeros(len(rows)), no, np.full(len(rows), -np.inf), no.copy())
+        no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
+        each = gpu_seconds(book, rows, slowest, extra)
+        return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def gpu_seconds(self, book: KeyBook, index: Array) -> Array:
-        """Least GPU-seconds a token."""
-        rows = self.rows.take(index)
-        per = rows.tp * rows.cp * rows.pp / (rows.micro_batch * float(book.instance.seq_len))
-        return self.slowest[index] * per + book.least.per_token[rows.key]
 
     def fit(self, book: KeyBook, index: Array, layouts: Places) -> None:
         """Finds what memory leaves of pipelines."""
@@ -83,7 +91,18 @@ class PipelineTable:
                 slowest, extra = _within_memory(book, rows, pool, family, layouts)
                 self.slowest[some] = np.maximum(self.slowest[some], slowest)
                 self.extra[some] = extra
+                self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
         self.known[index] = True
+
+
+def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) -> Array:
+    """Least GPU-seconds a token: many micro-batches, or pp - 1 of them where the pipeline does not fill."""
+    per = rows.tp * rows.cp * rows.pp / (rows.micro_batch * float(book.instance.seq_len))
+    fits = np.where(np.isinf(slowest), 0.0, slowest)
+    total = np.maximum(book.least.total[rows.key] + extra, fits)
+    few = pipeline_time(fits, total, rows.pp - 1, 1, book.instance.stack.pipeline.bubble)
+    each = np.where((rows.filled == 1) | (fits < slowest), slowest, few / np.maximum(rows.pp - 1, 1))
+    return each * per + book.least.per_token[rows.key]
 
 
 def _blocks(pp: Array) -> list[int]:
@@ -101,7 +120,7 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
     """Each pipeline with the layout that leaves most memory: most replicas; and its fewest replicas."""
     most, least = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     pool, ranks = int(rows.pool[0]), rows.tp * rows.cp
-    for value in np.unique(ranks).tolist():
+    for value in values_of(ranks):
         of, layout = np.flatnonzero(ranks == value), layouts[pool, value]
         most[of] = layout.dp[layout.start[rows.pp[of] + 1] - 1]
         least[of] = layout.dp[layout.start[rows.pp[of]]]
@@ -109,7 +128,7 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
     most = np.maximum(np.minimum(most, instance.max_batch // rows.micro_batch), least)
     # Where there are too few ranks for the experts there is no layout; as many as they need have a price.
     most = np.maximum(most, -(-(rows.ep * rows.etp) // ranks))
-    fewest = np.maximum(microbatch_range(instance, rows.micro_batch, most)[0], 1)
+    fewest = np.maximum(microbatch_range_filled(instance, rows, most)[0], 1)
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
     return Groups(**columns, pipeline=rows.key, dp=most, m_low=fewest, m_high=fewest), least
 
@@ -129,7 +148,7 @@ def _within_memory(
     mix, one = LayerMix.of(instance.architecture), np.ones_like(rows.pp)
     (case,) = recompute_cases(STAGE_RECOMPUTE[family], False, mix.layers, rows.pp, one)
     room = RankRoom.of(rates, mix, rows.pp, one, groups.m_low, memory_limit(instance, pool), any_vpp=True)
-    slowest, extra = within_memory(rates, room, mix, rows.pp, one, case)
+    slowest, extra = within_memory(rates, room, mix, rows.pp, one, case, HALVINGS)
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
 

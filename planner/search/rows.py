@@ -62,7 +62,7 @@ def priced(book: KeyBook, row: Candidates, stages: StagePlan) -> Plan:
 
 def plain_plan(book: KeyBook, row: Candidates, recomputes: bool) -> Plan:
     """The row with layers as even as can be, all of them recomputed or none."""
-    layers = plain_layers(book.instance.architecture.layers, int(row.pp[0]) * int(row.vpp[0]))
+    layers = plain_layers(book.instance.architecture.layers, int(row.pp[0]), int(row.vpp[0]))
     even = tuple(int(n) for n in layers)
     row = replace(row, m_low=row.m_high)
     return priced(book, row, StagePlan(even, even if recomputes else (0,) * len(even)))
@@ -93,7 +93,11 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
 
 def memory_limit(instance: Instance, pool: int) -> float:
     """Bytes that a plan may use of a GPU."""
-    return instance.pools[pool].memory_limit(instance.limits.memory_headroom)
+    room, most = (
+        instance.pools[pool].memory_limit(instance.limits.memory_headroom),
+        instance.limits.most_memory,
+    )
+    return room if most is None else min(room, most)
 
 
 def memory_limits(instance: Instance, pools: Any) -> Any:
@@ -101,8 +105,8 @@ def memory_limits(instance: Instance, pools: Any) -> Any:
     return np.array([memory_limit(instance, i) for i in range(len(instance.pools))])[pools]
 
 
-def next_fewer_microbatches(row: Candidates) -> int:
-    """The next smaller number of micro-batches that needs less memory (it may be below `m_low`)."""
+def next_fewer_microbatches(row: Candidates, every: bool = False) -> int:
+    """The next smaller number of micro-batches, if not `every` that needs less memory (or below `m_low`)."""
     pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
     step = pp if vpp > 1 else 1
-    return min(m - step, saturating_microbatches(pp, vpp) - step)
+    return m - step if every else min(m - step, saturating_microbatches(pp, vpp) - step)

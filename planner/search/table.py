@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner import economics
+from planner.chance import margin_of
 from planner.economics import Economy
 from planner.evaluate import plain_figures
-from planner.instance import Instance
+from planner.instance import Instance, Term
 from planner.keybook import KeyBook
-from planner.search.goal import Goal
+from planner.required import fewer_microbatches, longest_step, step_requirement, too_slow
+from planner.running import Running
+from planner.search.goal import Effort, Goal
 from planner.search.pipelines import PipelineTable
-from planner.search.rows import Plan, memory_limits
+from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
 from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.space.columns import Candidates, Groups, LayerKeys, families
-from planner.space.counting import Places
-from planner.space.layouts import Layouts, Multiplicity, expand, microbatch_range, with_microbatches
+from planner.space.counting import Counter, Places
+from planner.space.layouts import Layouts, expand, microbatch_range_filled, with_microbatches
 
 Array = NDArray[Any]
 CELLS = 1 << 19
@@ -92,9 +95,18 @@ class Least:
     dear: Array
     """Whether that breaks the budget."""
 
+    beyond: dict[str, Array]
+    """Whether that breaks another limit, by its name."""
+
     @property
     def within(self) -> Array:
-        return ~self.late & ~self.dear
+        return ~np.logical_or.reduce([self.late, self.dear, *self.beyond.values()])
+
+
+def places_of(instance: Instance, keys: LayerKeys) -> Places:
+    """Layouts of layer keys."""
+    classes = sorted({(int(p), int(r)) for p, r in zip(keys.pool, keys.tp * keys.cp, strict=True)})
+    return {(p, r): Layouts.of(instance, instance.pools[p], r) for p, r in classes}
 
 
 def joined(first: Any, second: Any) -> Any:
@@ -117,24 +129,31 @@ class Table:
     rows: RowTable
     listed: Array
     """By layer key: whether its pipelines are written down."""
-    gpus: Array
-    """By pool: the most GPUs there are."""
     at_least: Array
     """GPUs that the deadline needs at least, by layer key."""
     layouts: Places
     outside: dict[str, int]
     """Candidates of layouts whose bound was outside a limit when they were looked at."""
+    counter: Counter
     plans: dict[int, Plan] = field(default_factory=dict)
     """Rows solved exactly."""
+    per_gpu_second: tuple[dict[Term, Array], Array] | None = None
+    known_least: tuple[tuple[int, int], Least] | None = None
+    """What pipelines take at least, and how many of them there were and knew memory then."""
 
     @classmethod
     def of(cls, instance: Instance, goal: Goal, recompute: tuple[int, ...]) -> Table:
         """Nothing but the layer keys of some recompute families."""
         book = KeyBook.of(instance, recompute)
-        keys, pools = book.keys, instance.pools
-        classes = sorted({(int(p), int(r)) for p, r in zip(keys.pool, keys.tp * keys.cp, strict=True)})
-        layouts = {(p, r): Layouts.of(instance, pools[p], r) for p, r in classes}
-        pipelines = PipelineTable.of(book, np.empty(0, dtype=np.int64), layouts)
+        layouts, none = places_of(instance, book.keys), np.empty(0, dtype=np.int64)
+        return cls.on(book, goal, PipelineTable.of(book, none, layouts), layouts, Counter(instance, layouts))
+
+    @classmethod
+    def on(
+        cls, book: KeyBook, goal: Goal, pipelines: PipelineTable, layouts: Places, counter: Counter
+    ) -> Table:
+        """The same over layer keys and pipelines that are there already."""
+        instance = book.instance
         empty = Candidates(**{f.name: np.empty(0, dtype=np.int64) for f in fields(Candidates)})
         none = Groups(**{f.name: np.empty(0, dtype=np.int64) for f in fields(Groups)})
         gpu_seconds = instance.tokens * book.gpu_seconds * (1 - 1e-12)
@@ -144,38 +163,71 @@ class Table:
             pipelines=pipelines,
             groups=GroupTable.of(book, none, pipelines),
             rows=RowTable.of(book, empty, pipelines),
-            listed=np.zeros(len(keys), dtype=bool),
-            gpus=np.array([pool.max_nodes * pool.fabric.gpus_per_node for pool in pools]),
+            listed=np.zeros(len(book.keys), dtype=bool),
             at_least=np.ceil(gpu_seconds / (goal.limits.deadline or np.inf)).astype(np.int64),
             layouts=layouts,
             outside={},
+            counter=counter,
         )
+
+    def again(self, goal: Goal) -> Table:
+        """Another goal's search over the same layer keys, with what is known of their pipelines."""
+        part = self.pipelines
+        known = {f.name: getattr(part, f.name).copy() for f in fields(part) if f.name != "rows"}
+        known |= {"opened": np.full(len(part), -np.inf), "finished": np.zeros(len(part), dtype=bool)}
+        pipelines = PipelineTable(rows=part.rows, **known)
+        table = Table.on(self.book, goal, pipelines, self.layouts, self.counter)
+        table.listed[:] = self.listed
+        return table
 
     @property
     def instance(self) -> Instance:
         return self.book.instance
 
-    def least(self, keys: LayerKeys, gpu_seconds: Array) -> Least:
-        """What runs take at least that spend so many GPU-seconds a token."""
+    def _per_gpu_second(self) -> tuple[dict[Term, Array], Array]:
+        """By layer key, for each GPU-second of steps at the least: what a run takes, and its first key."""
+        if self.per_gpu_second is None:
+            running, pool = Running.of(self.instance), self.book.keys.pool
+            columns = running.per_gpu_second()
+            first = running.at_least(self.goal.key_bound(columns), pool, self.at_least)
+            least: dict[Term, Array] = {
+                term: running.at_least(of, pool, self.at_least) for term, of in columns.items()
+            }
+            self.per_gpu_second = (least, first)
+        return self.per_gpu_second
+
+    def least(self, key: Array, gpu_seconds: Array) -> Least:
+        """What runs of layer keys take at least that spend so many GPU-seconds a token."""
         total = self.instance.tokens * gpu_seconds * (1 - 1e-12)
-        price = np.array([pool.price for pool in self.instance.pools])[keys.pool]
-        seconds, cost = total / self.gpus[keys.pool], total / 3600 * price
-        late, dear = economics.outside(self.goal.limits, seconds, cost)
-        return Least(seconds, cost, self.goal.key_bound(seconds, cost), late, dear)
+        of, first = self._per_gpu_second()
+        seconds, cost, limits = total * of["time"][key], total * of["cost"][key], self.goal.limits
+        late, dear = economics.outside(limits, seconds, cost)
+        beyond = {}
+        if limits.energy is not None:
+            beyond["energy"] = total * of["energy"][key] > limits.energy
+        if limits.carbon is not None:
+            beyond["carbon"] = total * of["carbon"][key] > limits.carbon
+        beyond |= too_slow(self.instance, self.book.keys.pool[key], gpu_seconds * (1 - 1e-12))
+        return Least(seconds, cost, total * first[key], late, dear, beyond)
 
     def least_of_keys(self) -> Least:
         """What layer keys take at least."""
-        return self.least(self.book.keys, self.book.gpu_seconds)
+        return self.least(np.arange(len(self.book.keys)), self.book.gpu_seconds)
 
-    def least_of_pipelines(self, index: Array | None = None) -> Least:
+    def least_of_pipelines(self) -> Least:
         """What pipelines take at least."""
-        index = np.arange(len(self.pipelines)) if index is None else index
-        rows = self.pipelines.rows.take(index)
-        return self.least(rows, self.pipelines.gpu_seconds(self.book, index))
+        part = self.pipelines
+        state = (len(part), int(part.known.sum()))
+        if self.known_least is None or self.known_least[0] != state:
+            of = self.least(part.rows.key, part.gpu_seconds)
+            self.known_least = (state, of)
+        return self.known_least[1]
 
     def list_pipelines(self, keys: Array) -> None:
         """Writes down the pipelines of layer keys."""
         keys = keys[~self.listed[keys]]
+        if not len(keys):
+            return
         self.listed[keys] = True
         self.pipelines = joined(self.pipelines, PipelineTable.of(self.book, keys, self.layouts))
 
@@ -183,50 +235,121 @@ class Table:
         """Writes down the layouts of pipelines up to a ceiling of the goal."""
         table = self.pipelines
         index = index[(table.opened[index] < ceiling) & ~table.finished[index]]
-        parts, ranks = [self.groups.rows.take(slice(0))], table.rows.tp * table.rows.cp
-        for (pool, size), layout in self.layouts.items():
-            of = index[(table.rows.pool[index] == pool) & (ranks[index] == size)]
-            cells = np.cumsum(layout.start[table.rows.pp[of] + 1] - layout.start[table.rows.pp[of]])
-            for block in np.split(of, np.searchsorted(cells, np.arange(CELLS, cells.max(initial=0), CELLS))):
-                parts.append(self._layouts_of(block, pool, layout, ceiling))
+        # Until a layout beyond the ceiling is seen.
+        table.finished[index] = True
+        parts, cells = [self.groups.rows.take(slice(0))], self._cells(index)
+        for some in np.split(np.arange(len(cells[0])), np.arange(CELLS, len(cells[0]), CELLS)):
+            parts.append(self._layouts_of(*(column[some] for column in cells), ceiling))
         table.opened[index] = ceiling
         rows = with_microbatches(self.instance, Groups.concatenate(parts))
         self.groups = joined(self.groups, GroupTable.of(self.book, rows, table))
 
-    def _layouts_of(self, of: Array, pool: int, layout: Layouts, ceiling: float) -> Groups:
+    def _cells(self, index: Array) -> tuple[Array, Array]:
+        """Pipelines and the replicas of each of their layouts that the deadline leaves."""
+        rows, none = self.pipelines.rows, np.empty(0, dtype=np.int64)
+        least = self.at_least[rows.key[index]]
+        pool, pp, ranks = rows.pool[index], rows.pp[index], rows.tp[index] * rows.cp[index]
+        at, replicas = [none], [none]
+        for (number, size), layout in self.layouts.items():
+            of = np.flatnonzero((pool == number) & (ranks == size))
+            which, place = layout.cells(pp[of])
+            enough = np.flatnonzero(layout.num_gpus[place] >= least[of][which])
+            at.append(index[of[which[enough]]])
+            replicas.append(layout.dp[place[enough]])
+        return np.concatenate(at), np.concatenate(replicas)
+
+    def _layouts_of(self, at: Array, dp: Array, ceiling: float) -> Groups:
         """Layouts of some pipelines between what is open and the ceiling."""
         instance, table = self.instance, self.pipelines
-        which, place = layout.cells(table.rows.pp[of])
-        at = of[which]
-        rows, dp = table.rows.take(at), layout.dp[place]
-        low, high = microbatch_range(instance, rows.micro_batch, dp)
-        valid = (low <= high) & (layout.num_gpus[place] >= self.at_least[rows.key])
-        valid &= (rows.tp * rows.cp * dp) % (rows.ep * rows.etp) == 0
+        rows = table.rows.take(at)
+        low, high = microbatch_range_filled(instance, rows, dp)
+        valid = (low <= high) & ((rows.tp * rows.cp * dp) % (rows.ep * rows.etp) == 0)
         valid &= (rows.zero == 0) | (rows.cp * dp > 1)
         columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
         groups = Groups(**columns, pipeline=at, dp=dp, m_low=low, m_high=np.maximum(high, 1))
-        step = self.book.bound(groups, table.slowest[at], table.extra[at])
-        economy = Economy.of(instance, groups)
-        seconds, cost = economy.seconds(step) * (1 - 1e-12), economy.dollars(step) * (1 - 1e-12)
-        late, dear = economics.outside(self.goal.limits, seconds, cost)
-        first = np.isneginf(table.opened[at])
-        self._count_outside(groups, valid & first & late, "deadline")
-        self._count_outside(groups, valid & first & dear & ~late, "budget")
-        value = self.goal.key_bound(seconds, cost)
-        valid &= ~(late | dear) & (value > table.opened[at])
-        table.finished[of] = ~np.bincount(which, valid & (value > ceiling), minlength=len(of)).astype(bool)
+        first, every = np.isneginf(table.opened[at]), groups
+        groups, step = self._short(groups, self.book.bound(groups, table.slowest[at], table.extra[at]))
+        self._count_shorter(every.take(valid & first), groups.take(valid & first))
+        economy = Economy.of(instance, groups, surely=False)
+        seconds = economy.seconds(step) * (1 - 1e-12)
+        totals = economics.totals(self.goal.objective, economy, seconds)
+        totals["cost"] = economy.total("cost", seconds) * (1 - 1e-12)
+        late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
+        broken = {"deadline": late, "budget": dear} | economics.beyond(self.goal.limits, economy, seconds)
+        for limit, over in broken.items():
+            self._count_outside(groups, valid & first & over, limit)
+            valid &= ~over
+        value = self.goal.key_bound(totals)
+        valid &= value > table.opened[at]
+        table.finished[at[valid & (value > ceiling)]] = False
         return groups.take(np.flatnonzero(valid & (value <= ceiling)))
+
+    def _short(self, groups: Groups, step: Array) -> tuple[Groups, Array]:
+        """Layouts with no more micro-batches than a required step allows, and the bounds on their steps."""
+        longest, index, table = longest_step(self.instance), np.arange(len(groups)), self.pipelines
+        if np.isinf(longest):
+            return groups, step
+        high, step = groups.m_high.copy(), step.copy()
+        while len(index):
+            index = index[(step[index] > longest) & np.isfinite(step[index])]
+            most = fewer_microbatches(groups.take(index), step[index], longest)
+            index, most = index[most >= groups.m_low[index]], most[most >= groups.m_low[index]]
+            high[index] = most
+            groups = replace(groups, m_high=high.copy())
+            rows = groups.take(index)
+            step[index] = self.book.bound(rows, table.slowest[rows.pipeline], table.extra[rows.pipeline])
+        return groups, step
+
+    def shorten(self, part: GroupTable | RowTable, index: Array) -> None:
+        """Takes micro-batches from rows until the bounds on their steps are no longer than required."""
+        longest = longest_step(self.instance)
+        while np.isfinite(longest) and len(index):
+            index = index[(part.bound[index] > longest) & np.isfinite(part.bound[index])]
+            if isinstance(part, RowTable):
+                index = index[~part.exact[index]]
+            most = fewer_microbatches(part.rows.take(index), part.bound[index], longest)
+            enough = most >= part.rows.m_low[index]
+            index, most = index[enough], most[enough]
+            self._with_fewer(part, index, most)
+
+    def _with_fewer(self, part: GroupTable | RowTable, index: Array, most: Array) -> None:
+        """Rows with fewer micro-batches, of which nothing but their first bound is known."""
+        if not len(index):
+            return
+        before = part.rows.take(index)
+        after = replace(before, m_high=most)
+        self._count_shorter(before, after)
+        anew: Any = type(part).of
+        fresh: GroupTable | RowTable = anew(self.book, after, self.pipelines)
+        bound = np.maximum(fresh.bound, part.bound[index] * most / before.m_high * (1 - 1e-12))
+        part.rows.m_high[index], part.bound[index], part.level[index] = most, bound, LOOSE
+        for f in fields(Economy):
+            if (column := getattr(part.economy, f.name)) is not None:
+                column[index] = getattr(fresh.economy, f.name)
+        if isinstance(part, RowTable):
+            part.plain[index], part.plain_recomputes[index] = np.nan, False
+
+    def _count_shorter(self, before: Groups, after: Groups) -> None:
+        """Counts the numbers of micro-batches that rows have lost to a required step."""
+        of, many = step_requirement(self.instance), self.counter.many
+        if of is not None:
+            self._add_outside(of.text, int((many.of_rows(before) - many.of_rows(after)).sum()))
+
+    def _add_outside(self, limit: str, number: int) -> None:
+        if number:
+            self.outside[limit] = self.outside.get(limit, 0) + number
 
     def _count_outside(self, groups: Groups, which: Array, limit: str) -> None:
         if which.any():
-            number = int(Multiplicity.of(self.instance).of_rows(groups.take(np.flatnonzero(which))).sum())
-            self.outside[limit] = self.outside.get(limit, 0) + number
+            number = int(self.counter.many.of_rows(groups.take(np.flatnonzero(which))).sum())
+            self._add_outside(limit, number)
 
     def tighten_groups(self, index: Array) -> None:
         """Gives groups the bound that knows memory."""
         bound = group_memory_bound(self.book, self.groups.rows.take(index))
         self.groups.bound[index] = np.maximum(self.groups.bound[index], bound)
         self.groups.level[index] = TIGHT
+        self.shorten(self.groups, index)
 
     def expand(self, index: Array) -> None:
         """Writes down the candidates of groups that are not written down yet."""
@@ -238,7 +361,9 @@ class Table:
         """Appends rows and returns their indices."""
         start = len(self.rows)
         self.rows = joined(self.rows, RowTable.of(self.book, rows, self.pipelines))
-        return np.arange(start, len(self.rows))
+        index = np.arange(start, len(self.rows))
+        self.shorten(self.rows, index)
+        return index
 
     def tighten_rows(self, index: Array) -> None:
         """Gives rows a bound that knows more: memory first, then that recompute is uniform."""
@@ -246,23 +371,49 @@ class Table:
         level = int(table.level[index].min())
         index = index[table.level[index] == level]
         of = table.rows.take(index)
-        bound = row_memory_bound(self.book, of, uniform=level == TIGHT)
+        bound = self.row_memory_bound(of, uniform=level == TIGHT)
         table.bound[index] = np.maximum(table.bound[index], bound)
         # Where recompute may differ by stage, or there is none, the first bound is the tightest.
         done = self.instance.per_stage_recompute | (of.selective == 1)
         table.level[index] = np.where(done, UNIFORM, level + 1)
+        self.shorten(table, index)
+
+    def row_memory_bound(self, rows: Candidates, uniform: bool) -> Array:
+        """tight.row_memory_bound of rows."""
+        return row_memory_bound(self.book, rows, uniform)
 
     def look_at_plain(self, index: Array) -> None:
         """Prices the plain split of rows."""
-        for pool, family, at in families(self.rows.rows.take(index)):
-            some = index[at]
-            rows = self.rows.rows.take(some)
-            figures = plain_figures(self.book, rows, family, self.book.rates(rows, pool, family))
-            limit = memory_limits(self.instance, rows.pool)
-            self.rows.plain[some], self.rows.plain_recomputes[some] = figures.fitting(limit)
+        step, recomputes = self.plain_splits(self.rows.rows.take(index))
+        step = np.where(self.surely_within(index, step), step, np.inf)
+        self.rows.plain[index], self.rows.plain_recomputes[index] = step, recomputes.astype(bool)
+
+    def surely_within(self, index: Array, step: Array) -> Array:
+        """economics.surely_within of rows whose steps take so long."""
+        rows, economy = self.rows.rows.take(index), self.rows.economy.take(index)
+        return economics.surely_within(self.instance, self.goal.limits, rows, economy, step)
+
+    def plain_splits(self, rows: Candidates) -> Array:
+        """(2, rows): seconds of a step with the plain split, inf if it does not fit; whether it recomputes."""
+        found = np.empty((2, len(rows)))
+        for pool, family, at in families(rows):
+            some = rows.take(at)
+            figures = plain_figures(self.book, some, family, self.book.rates(some, pool, family))
+            found[:, at] = figures.fitting(memory_limits(self.instance, some.pool))
+        return found
+
+    def plain_plan(self, row: Candidates, recomputes: bool) -> Plan:
+        """rows.plain_plan of a row."""
+        return plain_plan(self.book, row, recomputes)
+
+    def solved_plan(self, row: Candidates, longest: float, effort: Effort) -> Plan | None:
+        """rows.solved_plan of a row."""
+        return solved_plan(self.book, row, longest, effort)
 
     def keep(self, index: int, plan: Plan) -> None:
         """A row is solved: its bound is its step from now on."""
         self.plans[index] = plan
+        if self.rows.economy.margin is not None:
+            self.rows.economy.margin[index] = margin_of(self.instance, plan.row, plan.step)
         self.rows.bound[index], self.rows.exact[index] = plan.step, True
         self.rows.plain[index] = plan.step

@@ -14,7 +14,7 @@ from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, schedule_kind
 from planner.keybook import KeyBook, gather, run_of_rows
 from planner.search.rows import memory_limit
-from planner.space.columns import STAGE_RECOMPUTE, Candidates, Groups, families
+from planner.space.columns import STAGE_RECOMPUTE, Candidates, Groups, families, values_of
 
 Array = NDArray[Any]
 PADDED = 1 << 16
@@ -27,7 +27,7 @@ def rank_buckets(pp: Array, kind: Array) -> list[Array]:
     if len(pp) * int(pp.max(initial=1)) > PADDED:
         size = np.ceil(np.log2(pp) / 2).astype(np.int64)
     code = kind * 64 + size
-    return [np.flatnonzero(code == value) for value in np.unique(code)]
+    return [np.flatnonzero(code == value) for value in values_of(code)]
 
 
 def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
@@ -43,7 +43,8 @@ def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
         limit, recompute = memory_limit(book.instance, pool), STAGE_RECOMPUTE[family]
         for at in rank_buckets(rows.pp, np.zeros(len(rows), dtype=np.int64)):
             some = rows.take(at)
-            most, one = np.maximum(mix.layers // some.pp, 1), np.ones_like(some.pp)
+            one = np.ones_like(some.pp)
+            most = np.where(some.filled == 1, np.maximum((mix.layers + 2) // some.pp, 1), 1)
             cases = recompute_cases(recompute, False, mix.layers, some.pp, one)
             here = rates if len(at) == len(rows) else gather(rates, at)
             bound[of[at]] = capacity_bound(

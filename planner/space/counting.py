@@ -35,7 +35,9 @@ class Counter:
             if filled is not None:
                 low = np.maximum(low, layout.pp) if filled else low
                 high = high if filled else np.minimum(high, layout.pp - 1)
-            self._number[of] = self.many.schedules(layout.pp, low, high) * (low <= high)
+            self._number[of] = self.many.schedules(layout.pp, low, high, micro_batch * layout.dp) * (
+                low <= high
+            )
         return self._number[of] * ((ranks * layout.dp) % experts == 0)
 
     def keys(self, keys: LayerKeys, at_least: Array) -> tuple[Array, Array]:
@@ -50,16 +52,19 @@ class Counter:
 
     def totals_by_gpus(self, of: tuple[int, ...]) -> tuple[Array, Array]:
         """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
-        layout = self.layouts[of[0], of[1]]
-        number, order = self._schedules(*of[:4]), np.argsort(layout.num_gpus, kind="stable")
-        each = (number * self.many.stages(layout.pp, of[4] * layout.dp))[order]
+        pool, ranks, experts, micro_batch, cp = of
+        layout = self.layouts[pool, ranks]
+        number = self._schedules(pool, ranks, experts, micro_batch)
+        order = np.argsort(layout.num_gpus, kind="stable")
+        each = (number * self.many.stages(layout.pp, cp * layout.dp))[order]
         return layout.num_gpus[order], np.concatenate([[0], np.cumsum(each)])
 
     def totals_by_pp(self, of: tuple[int, ...], zero: int, filled: int) -> Array:
         """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""
         # Without ranks to shard over there is no stage but 0.
-        lone = of[4] * self.layouts[of[0], of[1]].dp == 1
-        each = self._schedules(*of[:4], filled) * (~lone if zero else 1)
+        pool, ranks, experts, micro_batch, cp = of
+        sharded = cp * self.layouts[pool, ranks].dp > 1
+        each = self._schedules(pool, ranks, experts, micro_batch, filled) * (sharded if zero else 1)
         return np.concatenate([[0], np.cumsum(each)])
 
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
@@ -72,12 +77,9 @@ class Counter:
             code = layout.pp * (1 << 40) + layout.dp
             first = np.searchsorted(code, pp * (1 << 40) - (-at_least[some] // (of[1] * pp)))
             last = layout.start[pp + 1]
-            # Without ranks to shard over there is no stage but 0.
-            sharded = of[4] * layout.dp > 1
             for value in values_of(kind[some]):
                 this = np.flatnonzero(kind[some] == value)
-                each = self._schedules(*of[:4], value % 2) * (sharded if value // 2 else 1)
-                total = np.concatenate([[0], np.cumsum(each)])
+                total = self.totals_by_pp(of, value // 2, value % 2)
                 number[some[this]] = total[last[this]] - total[first[this]]
         return number * self.many.modes[rows.family]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from math import lcm
 
 import numpy as np
 
+from costmodel.pipeline import level_chunks
 from planner.instance import Instance, Pool
 from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups, Pipelines, values_of
 
@@ -26,7 +28,7 @@ class Layouts:
         """Layouts of `ranks` = tp x cp."""
         permits, node = instance.narrowing.permits, pool.fabric.gpus_per_node
         low, high = pool.min_nodes * node, pool.max_nodes * node
-        allowed_dp = instance.narrowing.allowed.get("dp")
+        permitted = instance.narrowing.permitted
         pps, dps = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for pp in range(1, instance.architecture.layers + 1):
             if not permits("pp", pp):
@@ -34,8 +36,8 @@ class Layouts:
             unit = ranks * pp
             whole = lcm(unit, node)
             dp = np.arange(max(-(-low // whole), 1) * whole, high + 1, whole) // unit
-            if allowed_dp is not None:
-                dp = dp[np.isin(dp, allowed_dp)]
+            gpus = unit * dp
+            dp = dp[permitted("dp", dp) & permitted("num_gpus", gpus) & permitted("nodes", gpus // node)]
             pps.append(np.full_like(dp, pp))
             dps.append(dp)
         pp, dp = np.concatenate(pps), np.concatenate(dps)
@@ -50,10 +52,39 @@ class Layouts:
         return which, place
 
 
+Span = tuple[int, int]
+"""From the first to the last of whole numbers that follow each other."""
+
+
+def spans(instance: Instance, decision: str, low: int, high: int) -> list[Span]:
+    """What the problem lets a decision be between two values, as spans; computed once."""
+    of = f"{decision} from {low} to {high}"
+    if of not in instance.derived:
+        values = np.arange(low, high + 1)
+        inside = np.concatenate([[0], instance.narrowing.permitted(decision, values).astype(np.int64), [0]])
+        first, last = np.flatnonzero(np.diff(inside) == 1), np.flatnonzero(np.diff(inside) == -1) - 1
+        instance.derived[of] = list(zip((first + low).tolist(), (last + low).tolist(), strict=True))
+    return instance.derived[of]
+
+
+def batch_spans(instance: Instance) -> list[Span]:
+    """Global batches that are allowed."""
+    if not instance.narrowing.narrows("global_batch"):
+        return [(instance.min_batch, instance.max_batch)]
+    return spans(instance, "global_batch", instance.min_batch, instance.max_batch)
+
+
+def microbatch_spans(instance: Instance) -> list[Span]:
+    """Numbers of micro-batches that are allowed, whatever the batch."""
+    if not instance.narrowing.narrows("num_microbatches"):
+        return [(1, instance.max_batch)]
+    return spans(instance, "num_microbatches", 1, instance.max_batch)
+
+
 def microbatch_range(instance: Instance, micro_batch: Array, dp: Array) -> tuple[Array, Array]:
-    """Fewest and most micro-batches that keep micro_batch*m*dp within the allowed global batch."""
-    sequences = micro_batch * dp
-    return np.maximum(-(-instance.min_batch // sequences), 1), instance.max_batch // sequences
+    """Fewest and most micro-batches that keep micro_batch*m*dp within the allowed global batches."""
+    sequences, batches = micro_batch * dp, batch_spans(instance) or [(1, 0)]
+    return np.maximum(-(-batches[0][0] // sequences), 1), batches[-1][1] // sequences
 
 
 def microbatch_range_filled(instance: Instance, rows: Pipelines, dp: Array) -> tuple[Array, Array]:
@@ -65,21 +96,26 @@ def microbatch_range_filled(instance: Instance, rows: Pipelines, dp: Array) -> t
     )
 
 
-def wanted_microbatches(instance: Instance) -> list[int] | None:
-    """Numbers of micro-batches that the problem names, if it does."""
-    wanted = instance.narrowing.allowed.get("num_microbatches")
-    return None if wanted is None else sorted({int(m) for m in wanted})
+def clipped(
+    low: Array, high: Array, sequences: Array, microbatches: Span, batches: Span
+) -> tuple[Array, Array]:
+    """The part of ranges of micro-batches, of so many sequences each over all replicas, within two spans."""
+    first, last = -(-batches[0] // sequences), batches[1] // sequences
+    return (
+        np.maximum(np.maximum(low, microbatches[0]), first),
+        np.minimum(np.minimum(high, microbatches[1]), last),
+    )
 
 
 def with_microbatches(instance: Instance, rows: Groups) -> Groups:
-    """The rows, or one copy for each number of micro-batches that the problem names."""
-    wanted = wanted_microbatches(instance)
-    if wanted is None:
+    """The rows, or one copy for each span of micro-batches and batches that the problem leaves of them."""
+    if not any(instance.narrowing.narrows(name) for name in ("num_microbatches", "global_batch")):
         return rows
-    parts = [rows.take(slice(0))]
-    for m in wanted:
-        part = rows.take((rows.m_low <= m) & (m <= rows.m_high))
-        parts.append(replace(part, m_low=np.full(len(part), m), m_high=np.full(len(part), m)))
+    parts, sequences = [rows.take(slice(0))], rows.micro_batch * rows.dp
+    for span, batches in product(microbatch_spans(instance), batch_spans(instance)):
+        low, high = clipped(rows.m_low, rows.m_high, sequences, span, batches)
+        some = np.flatnonzero(low <= high)
+        parts.append(replace(rows.take(some), m_low=low[some], m_high=high[some]))
     return Groups.concatenate(parts)
 
 
@@ -92,9 +128,10 @@ def zero_stages(instance: Instance, pp: int) -> list[int]:
 
 
 def chunk_counts(instance: Instance, pp: int) -> list[int]:
-    """Values of vpp: 1, or with a pipeline as many chunks as leave every virtual stage a layer."""
-    most = instance.architecture.layers // pp if pp > 1 else 1
-    return [vpp for vpp in range(1, most + 1) if instance.narrowing.permits("vpp", vpp)]
+    """Values of vpp: 1, or with a pipeline as many chunks as all ranks can keep step with (`level_chunks`)."""
+    layers = instance.architecture.layers
+    level = [vpp for vpp in range(2, layers // pp + 2) if pp > 1 and level_chunks(layers, pp, vpp)]
+    return [vpp for vpp in (1, *level) if instance.narrowing.permits("vpp", vpp)]
 
 
 def expand(instance: Instance, rows: Groups) -> Candidates:
@@ -132,8 +169,8 @@ class Multiplicity:
     """(2, 2) allowed ZeRO stages by whether there is a pipeline and whether there are ranks to shard over."""
     modes: Array
     """(4,) recompute modes of each family."""
-    wanted: tuple[int, ...] | None
-    """Numbers of micro-batches, where the problem names them."""
+    spans: tuple[tuple[Span, Span], ...] | None
+    """Numbers of micro-batches and batches that go together, where the problem says which."""
 
     @classmethod
     def of(cls, instance: Instance) -> Multiplicity:
@@ -144,24 +181,25 @@ class Multiplicity:
         ]
         permits = instance.narrowing.permits
         modes = [sum(permits("recompute", mode) for mode in of) for of in FAMILY_MODES]
-        wanted = wanted_microbatches(instance)
+        named = any(instance.narrowing.narrows(name) for name in ("num_microbatches", "global_batch"))
         return cls(
             np.array([int(1 in c) for c in chunks]),
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
             np.array(allowed),
             np.array(modes),
-            None if wanted is None else tuple(wanted),
+            tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
 
-    def schedules(self, pp: Array, low: Array, high: Array) -> Array:
-        """Values of vpp x numbers of micro-batches from `low` to `high`."""
-        if self.wanted is None:
-            single, several = high - low + 1, high // pp - -(-low // pp) + 1
-        else:
-            within = [(low <= m) & (m <= high) for m in self.wanted]
-            single = sum(within, np.zeros_like(low))
-            several = sum((w & (m % pp == 0) for w, m in zip(within, self.wanted, strict=True)), 0 * low)
-        return self.plain[pp] * np.maximum(single, 0) + self.interleaved[pp] * np.maximum(several, 0)
+    def schedules(self, pp: Array, low: Array, high: Array, sequences: Array) -> Array:
+        """Values of vpp x numbers of micro-batches from `low` to `high`, of so many sequences each."""
+        single, several = np.zeros_like(low), np.zeros_like(low)
+        parts = (
+            [(low, high)] if self.spans is None else [clipped(low, high, sequences, *of) for of in self.spans]
+        )
+        for first, last in parts:
+            single += np.maximum(last - first + 1, 0)
+            several += np.maximum(last // pp - -(-first // pp) + 1, 0)
+        return self.plain[pp] * single + self.interleaved[pp] * several
 
     def stages(self, pp: Array, shards: Array) -> Array:
         """Values of the ZeRO stage."""
@@ -173,5 +211,5 @@ class Multiplicity:
             step = np.where(rows.vpp > 1, rows.pp, 1)
             number = (rows.m_high - rows.m_low) // step + 1
         else:
-            number = self.schedules(rows.pp, rows.m_low, rows.m_high)
+            number = self.schedules(rows.pp, rows.m_low, rows.m_high, rows.micro_batch * rows.dp)
         return number * self.modes[rows.family]

@@ -76,6 +76,17 @@ class LookedUp(Counter):
         node = [(pool.fabric.gpus_per_node, pool) for pool in instance.pools]
         self.low = np.array([size * pool.min_nodes for size, pool in node])
         self.high = np.array([size * pool.max_nodes for size, pool in node])
+        self.first, self.last = self._ends()
+
+    def _ends(self) -> tuple[Array, ...]:
+        """(places, pp) where the layouts on so many nodes begin and end among those of the totals."""
+        pp = np.arange(1, self.instance.architecture.layers + 1)
+        first, last = [], []
+        for code, (pool, ranks) in zip(self.totals.codes, self.layouts, strict=True):
+            least, most = -(-self.low[pool] // (ranks * pp)), self.high[pool] // (ranks * pp)
+            first.append(np.searchsorted(code, pp * PP + least))
+            last.append(np.searchsorted(code, pp * PP + most + 1))
+        return tuple(np.array(rows, dtype=np.int64).reshape(-1, len(pp)) for rows in (first, last))
 
     def keys(self, keys: LayerKeys, at_least: Array) -> tuple[Array, Array]:
         """`Counter.keys` of all keys of the search, in its order."""
@@ -94,14 +105,12 @@ class LookedUp(Counter):
 
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
         """`Counter.pipelines`."""
-        of, unit = self.totals, self.totals.ranks[rows.key] * rows.pp
-        low = np.maximum(at_least, self.low[rows.pool])
-        ends = (-(-low // unit), self.high[rows.pool] // unit + 1)
+        of, place = self.totals, self.totals.place[rows.key]
         start = of.of_pipelines[rows.key, 2 * np.minimum(rows.zero, 1) + rows.filled]
-        place, at = of.place[rows.key], np.empty((2, len(rows)), dtype=np.int64)
-        for number, code in enumerate(of.codes):
-            some = np.flatnonzero(place == number)
-            for row, dp in zip(at, ends, strict=True):
-                row[some] = np.searchsorted(code, rows.pp[some] * PP + dp[some])
-        below = of.by_pp[start + at]
-        return np.maximum(below[1] - below[0], 0) * self.many.modes[rows.family]
+        code = rows.pp * PP - (-at_least // (of.ranks[rows.key] * rows.pp))
+        first = self.first[place, rows.pp - 1]
+        for number, known in enumerate(of.codes):
+            some = np.flatnonzero((place == number) & (at_least > 0))
+            first[some] = np.maximum(first[some], np.searchsorted(known, code[some]))
+        number = of.by_pp[start + self.last[place, rows.pp - 1]] - of.by_pp[start + first]
+        return np.maximum(number, 0) * self.many.modes[rows.family]

@@ -8,6 +8,7 @@ import numpy as np
 
 from costmodel.architecture import Architecture
 from planner.instance import Instance
+from planner.narrowing import RECOMPUTE
 from planner.space.columns import ALL, NONE, SELECTIVE, SOME, LayerKeys
 
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -67,8 +68,7 @@ def recompute_families(modes: frozenset[str]) -> tuple[int, ...]:
 
 def recompute_modes(instance: Instance) -> frozenset[str]:
     """Recompute modes that the problem allows."""
-    allowed = instance.narrowing.allowed.get("recompute", ("none", "selective", "full"))
-    return frozenset(str(mode) for mode in allowed)
+    return frozenset(mode for mode in RECOMPUTE if instance.narrowing.permits("recompute", mode))
 
 
 def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
@@ -78,6 +78,7 @@ def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
     keys = [
         (index, family, tp, cp, ep, etp, int(micro_batch))
         for index, pool in enumerate(instance.pools)
+        if permits("gpu", pool.gpu.name)
         for family in families
         for tp in tensor_parallel_sizes(architecture, pool.fabric.domain)
         if permits("tp", tp)
@@ -86,7 +87,7 @@ def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
         for ep, etp in expert_layouts(architecture, tp)
         if permits("ep", ep) and permits("etp", etp)
         for micro_batch in sizes
-        if int(micro_batch) <= instance.max_batch
+        if int(micro_batch) <= instance.max_batch and permits("micro_batch", micro_batch)
     ]
     return LayerKeys(*np.array(keys, dtype=np.int64).reshape(-1, 7).T.copy())
 

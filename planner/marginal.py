@@ -1,0 +1,218 @@
+"""What limits cost: each is moved a little either way, and the problem solved again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.account import Account, effect_of
+from planner.economics import DAY, Economy, within
+from planner.explanation import LimitMoved
+from planner.instance import Instance
+from planner.reason_words import money_words
+from planner.search import Plan
+from planner.search.rows import memory_limit
+from planner.variants import best_plan, decided_otherwise, objective_value, with_limits, with_pool
+
+SHORT = 5 * DAY
+"""Deadlines below this are moved by an hour, others by a day."""
+SHARE = 0.01
+"""Budget, batch and memory are moved by a hundredth (of what there is)."""
+SAME = 1e-6
+"""Relative change of the objective that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A limit in another place."""
+
+    limit: str
+    called: str
+    what: str
+    """One day more of deadline (61 days)."""
+    loosened: bool
+    old: Any
+    new: Any
+    step: float
+    """How far it moved, in `unit`."""
+    unit: str
+    instance: Instance
+
+
+def moves(instance: Instance) -> Iterator[Move]:
+    """Every limit of the instance, once looser and once tighter."""
+    for sign in (1, -1):
+        yield from _deadline(instance, sign)
+        yield from _money(instance, sign)
+        yield from _meter(instance, sign)
+        yield from _nodes(instance, sign)
+        yield from _memory(instance, sign)
+        yield from _batch(instance, sign)
+
+
+def _deadline(instance: Instance, sign: int) -> Iterator[Move]:
+    old = instance.limits.deadline
+    if old is None:
+        return
+    size, unit = (DAY, "day") if old >= SHORT else (3600.0, "hour")
+    new = old + sign * size
+    if new > 0:
+        what = f"one {unit} {'more' if sign > 0 else 'less'} of deadline ({new / DAY:g} days)"
+        yield Move(
+            "deadline",
+            "deadline",
+            what,
+            sign > 0,
+            old / DAY,
+            new / DAY,
+            1.0,
+            unit,
+            with_limits(instance, deadline=new),
+        )
+
+
+def _money(instance: Instance, sign: int) -> Iterator[Move]:
+    old = instance.limits.budget
+    if old is not None:
+        new = old * (1 + sign * SHARE)
+        what = f"{SHARE:.0%} {'more' if sign > 0 else 'less'} budget (${new:,.0f})"
+        changed = with_limits(instance, budget=new)
+        yield Move("budget", "budget", what, sign > 0, old, new, abs(new - old), "USD", changed)
+
+
+def _meter(instance: Instance, sign: int) -> Iterator[Move]:
+    for name, unit in (("energy", "kWh"), ("carbon", "t CO2")):
+        old = getattr(instance.limits, name)
+        if old is not None:
+            new = old * (1 + sign * SHARE)
+            what = f"{SHARE:.0%} {'more' if sign > 0 else 'less'} {name} ({new:,.0f} {unit})"
+            yield Move(
+                name,
+                name,
+                what,
+                sign > 0,
+                old,
+                new,
+                abs(new - old),
+                unit,
+                with_limits(instance, **{name: new}),
+            )
+
+
+def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
+    """A node more or less of each pool; pools whose number is given may keep that number."""
+    for index, pool in enumerate(instance.pools):
+        new = pool.max_nodes + sign
+        if new < 1 or (sign < 0 and new < pool.min_nodes):
+            continue
+        gpus = pool.fabric.gpus_per_node
+        what = f"{gpus} {'more' if sign > 0 else 'fewer'} {pool.gpu.name} ({new} nodes)"
+        changed = with_pool(instance, index, max_nodes=new)
+        yield Move(
+            f"hardware.{index}.nodes",
+            f"{pool.gpu.name} nodes",
+            what,
+            sign > 0,
+            pool.max_nodes,
+            new,
+            1.0,
+            "node",
+            changed,
+        )
+
+
+def _memory(instance: Instance, sign: int) -> Iterator[Move]:
+    old = instance.limits.memory_headroom
+    new = round(old - sign * SHARE, 12)
+    if 0 <= new < 1:
+        what = f"{SHARE:.0%} {'more' if sign > 0 else 'less'} of each GPU's memory (headroom {new:g})"
+        changed = with_limits(instance, memory_headroom=new)
+        yield Move(
+            "memory_headroom", "memory headroom", what, sign > 0, old, new, 100 * SHARE, "point", changed
+        )
+
+
+def _batch(instance: Instance, sign: int) -> Iterator[Move]:
+    """The largest batch that is allowed; a batch of one size has no limit to move."""
+    old = instance.max_batch
+    new = old + sign * max(1, round(old * SHARE * 10))
+    if instance.min_batch < old and new >= instance.min_batch:
+        what = f"a largest batch of {new} sequences instead of {old}"
+        yield Move(
+            "global_batch.max",
+            "largest batch",
+            what,
+            sign > 0,
+            old,
+            new,
+            abs(new - old),
+            "sequence",
+            replace(instance, max_batch=new),
+        )
+
+
+def moved(instance: Instance, plan: Plan, move: Move) -> LimitMoved:
+    """What a limit in another place changes."""
+    common = {
+        "limit": move.limit,
+        "called": move.called,
+        "loosened": move.loosened,
+        "from_value": move.old,
+        "to_value": move.new,
+    }
+    # A tighter limit that the best plan meets leaves it the best.
+    other = plan if not move.loosened and holds(move.instance, plan) else best_plan(move.instance)
+    if other is None:
+        text = f"{capital(move.what)} leaves no plan."
+        return LimitMoved(**common, binds=True, feasible=False, text=text)
+    mine, theirs = Account.within(instance, plan), Account.within(move.instance, other)
+    before, after = objective_value(instance, plan), objective_value(move.instance, other)
+    binds, effect = abs(after - before) > SAME * before, effect_of(mine, theirs)
+    scale, unit = (
+        (DAY, "days") if instance.objective[0][0] == "time" and instance.lexicographic else (1.0, "USD")
+    )
+    return LimitMoved(
+        **common,
+        binds=binds,
+        effect=effect,
+        price=(after - before) / scale / move.step,
+        price_unit=f"{unit} a {move.unit}",
+        decisions=decided_otherwise(instance, plan, move.instance, other),
+        text=sentence(move, effect, binds, theirs),
+    )
+
+
+def holds(instance: Instance, plan: Plan) -> bool:
+    """Whether a plan is within the limits of an instance."""
+    pool, row = instance.pools[plan.of("pool")], plan.row
+    batch = plan.of("m_high") * plan.of("micro_batch") * plan.of("dp")
+    return bool(
+        within(instance.limits, Economy.of(instance, row), np.array([plan.step]))[0]
+        and plan.memory <= memory_limit(instance, plan.of("pool"))
+        and plan.of("num_gpus") <= pool.max_nodes * pool.fabric.gpus_per_node
+        and instance.min_batch <= batch <= instance.max_batch
+    )
+
+
+def sentence(move: Move, effect: dict[str, float], binds: bool, theirs: Account) -> str:
+    """One more day of deadline saves $31,204 (0.98 days longer, 512 GPUs)."""
+    if not binds:
+        return f"{capital(move.what)} changes nothing."
+    return f"{capital(move.what)}: {saving(effect)} ({theirs.plan.of('num_gpus')} GPUs)."
+
+
+def saving(effect: dict[str, float]) -> str:
+    """What changes, money first: saves $31,204, 0.98 days longer."""
+    days, cost = effect["days"], effect["dollars"]
+    time = f"{'saves' if days < 0 else 'takes'} {abs(days):.2f} {'days' if days < 0 else 'days more'}"
+    money = f"{'saves' if cost < 0 else 'costs'} ${abs(cost):,.0f}{'' if cost < 0 else ' more'}"
+    said = [text for text, size in ((money, abs(cost) >= 0.5), (time, abs(days) >= 0.005)) if size]
+    return " and ".join(said) or money_words(cost)
+
+
+def capital(text: str) -> str:
+    """The text as the start of a sentence."""
+    return text[:1].upper() + text[1:]

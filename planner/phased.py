@@ -1,0 +1,243 @@
+"""Solves a problem whose run has phases: a plan for each, all on the same nodes, and why on so many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+
+from planner import answer, solution
+from planner.economics import DAY
+from planner.errors import TimeLimit
+from planner.instance import Term
+from planner.outlook import Outlook
+from planner.phases import ResolvedPhase
+from planner.problem import Problem
+from planner.relax import LIMITS, days_words, dollar_words, enough, limited, relaxation, without
+from planner.resolve import instance_of, whole_instance
+from planner.search import Effort
+from planner.search.ledger import Ledger
+from planner.solution import Conflict, PhasedRun, PhasePlan, Relaxation, Slack, Solution
+from planner.space.values import lattice_size, recompute_families, recompute_modes
+from planner.together import Together, Whole
+from planner.validate import violations
+from planner.validate_phases import wrong_together
+
+TERM: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
+NEAR = 3
+"""Other numbers of nodes that are told of."""
+
+
+def solve_phases(
+    problem: Problem, progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None
+) -> Solution:
+    """The solution of a problem with phases.
+
+    Raises TimeLimit when `time_limit` seconds pass before any plan is found.
+    """
+    started = monotonic()
+    effort = Effort(until=None if time_limit is None else started + time_limit, progress=progress)
+    parts = problem.resolved_phases()
+    problems = [problem.of_phase(part) for part in parts]
+    search = Together.of(whole_instance(problem), [instance_of(each) for each in problems], effort)
+    progress("planning phases together")
+    best, others = search.best()
+    if best is None and effort.out_of_time:
+        raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
+    proof = proved(search, best, started)
+    run = None if best is None else reported(search, parts, best, others)
+    if run is not None:
+        checked(problem, problems, run)
+    longest = None if run is None else max(run.phases, key=lambda phase: phase.days).plan
+    return Solution(
+        status="infeasible" if run is None else "feasible" if effort.out_of_time else "optimal",
+        problem=problem.as_written(),
+        provenance=answer.provenance(problem.problem_hash, problem.files),
+        plans=() if longest is None else (longest,),
+        run=run,
+        proof=proof.model_copy(update={"seconds": monotonic() - started}),
+        conflict=infeasible(search) if run is None else None,
+        notes=(*problem.assumptions, *([] if best is None else advice(search, best))),
+    )
+
+
+def checked(problem: Problem, problems: list[Problem], run: PhasedRun) -> None:
+    """Every phase, and all of them together, pass the validator."""
+    wrong = [
+        text
+        for each, phase in zip(problems, run.phases, strict=True)
+        for text in violations(each, phase.plan)
+    ]
+    if wrong := wrong + wrong_together(problem, problems, run):
+        raise AssertionError(f"the validator refuses a run in phases: {'; '.join(wrong)}")
+
+
+def proved(search: Together, best: Whole | None, started: float) -> solution.Proof:
+    """What was looked at: candidates of all phases."""
+    counts = dict.fromkeys(("lattice", "valid", "feasible", "screened", "bounded"), 0)
+    rejected: dict[str, int] = {}
+    for phase, instance in enumerate(search.phases):
+        ledger = Ledger.of(search.tables[phase], recompute_families(recompute_modes(instance)))
+        counts["lattice"] += lattice_size(instance)
+        for name in ("valid", "feasible", "screened", "bounded"):
+            counts[name] += getattr(ledger, name)
+        for name, number in ledger.rejected.items():
+            if best is None or name in ("memory", "storage"):
+                rejected[name] = rejected.get(name, 0) + number
+            else:
+                # The phases' own limits are what the best run leaves them, not what the problem says.
+                counts["bounded"] += number
+                counts["feasible"] += number
+    gap = 0.0
+    if best is not None and search.effort.out_of_time:
+        value = search.value(best.totals)
+        gap = max(0.0, 1 - search.floor() / value)
+    return solution.Proof(
+        **counts, solved=search.effort.solved, gap=gap, seconds=monotonic() - started, rejected=rejected
+    )
+
+
+def reported(
+    search: Together, parts: tuple[ResolvedPhase, ...], best: Whole, others: list[Whole]
+) -> PhasedRun:
+    """A run in phases as the solution file has it."""
+    seconds, alone = search.phase_seconds(best.plans), [replace(of, saves=False) for of in search.phases]
+    plans = [of_phase(answer.reported(of, plan)) for of, plan in zip(alone, best.plans, strict=True)]
+    phases = tuple(
+        PhasePlan(name=part.name, tokens=part.tokens, seq_len=part.seq_len, days=took / DAY, plan=plan)
+        for part, took, plan in zip(parts, seconds, plans, strict=True)
+    )
+    ahead = [Outlook.of(of, plan) for of, plan in zip(alone, best.plans, strict=True)]
+    saving = sum(seconds) - sum(each.seconds for each in ahead)
+    starting = sum(float(each.losses.startup) for each in ahead[1:])
+    ideal = sum(each.steps * each.step for each in ahead) + saving + starting
+    bands = [plan.estimate.interval_80_days for plan in plans]
+    extra = saving / DAY
+    known = [band for band in bands if band is not None]
+    first = plans[0].decisions
+    return PhasedRun(
+        gpu=first.gpu,
+        num_gpus=first.num_gpus,
+        nodes=first.nodes,
+        days=sum(seconds) / DAY,
+        dollars=best.totals["cost"],
+        ideal_days=ideal / DAY,
+        goodput=sum(each.steps * each.step for each in ahead) / sum(seconds),
+        switching_hours=(saving + starting) / 3600,
+        interval_80_days=(sum(low for low, _ in known) + extra, sum(high for _, high in known) + extra)
+        if len(known) == len(bands)
+        else None,
+        energy=meter(ahead, seconds),
+        slack=slack(search, best, ahead[0]),
+        phases=phases,
+        texts=tuple(compared(search, best, other) for other in nearest(search, best, others)),
+    )
+
+
+def of_phase(plan: solution.Plan) -> solution.Plan:
+    """A phase's plan without what is said of limits that the whole run has to keep to."""
+    slack = {name: each for name, each in plan.slack.items() if name in ("memory", "nodes")}
+    estimate = plan.estimate.model_copy(update={"probability": {}, "storage": None})
+    return plan.model_copy(update={"estimate": estimate, "slack": slack})
+
+
+def meter(ahead: list[Outlook], seconds: list[float]) -> solution.Meter | None:
+    """Electricity of all phases, saving between them included."""
+    parts = [each.described().get("energy") for each in ahead]
+    if any(part is None for part in parts):
+        return None
+    scaled = [
+        {name: value * took / each.seconds for name, value in part.model_dump().items()}
+        for part, each, took in zip(parts, ahead, seconds, strict=True)
+        if part is not None
+    ]
+    return solution.Meter(**{name: sum(part[name] for part in scaled) for name in scaled[0]})
+
+
+def slack(search: Together, best: Whole, ahead: Outlook) -> dict[str, Slack]:
+    """How far the run stays from each limit that is of the whole run."""
+    scale = {
+        "deadline": (DAY, "days"), "budget": (1.0, "USD"), "energy": (1e3, "MWh"), "carbon": (1.0, "t CO2")
+    }  # fmt: skip
+    found = {}
+    for name in LIMITS:
+        limit, (unit, word) = getattr(search.limits, name), scale[name]
+        if limit is not None:
+            used = best.totals[TERM[name]]
+            found[name] = Slack(limit=limit / unit, used=used / unit, left=(limit - used) / unit, unit=word)
+    nodes = ahead.num_gpus // ahead.pool.fabric.gpus_per_node + ahead.spare_nodes
+    there = ahead.pool.nodes or ahead.pool.max_nodes
+    found["nodes"] = Slack(limit=there, used=nodes, left=there - nodes, unit="nodes")
+    return found
+
+
+def nearest(search: Together, best: Whole, others: list[Whole]) -> list[Whole]:
+    """The next best places."""
+    rest = [other for other in others if other.place != best.place]
+    return sorted(rest, key=lambda other: search.value(other.totals))[:NEAR]
+
+
+def compared(search: Together, best: Whole, other: Whole) -> str:
+    """What another place would change."""
+    pool = search.run.pools[other.place[0]]
+    days = (other.totals["time"] - best.totals["time"]) / DAY
+    cost = other.totals["cost"] - best.totals["cost"]
+    nodes = other.place[1] // pool.fabric.gpus_per_node
+    return (
+        f"On {nodes} nodes of {pool.gpu.name}: {abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
+        f"${abs(cost):,.0f} {'dearer' if cost > 0 else 'cheaper'}{outside(search, other)}."
+    )
+
+
+def outside(search: Together, other: Whole) -> str:
+    """Limits that another place breaks, as a clause."""
+    broken = [
+        name
+        for name in LIMITS
+        if (limit := getattr(search.limits, name)) is not None and other.totals[TERM[name]] > limit
+    ]
+    return f"; beyond the {' and the '.join(broken)}" if broken else ""
+
+
+def advice(search: Together, best: Whole) -> list[str]:
+    """What the described storage is too slow for in the longest phase."""
+    pairs = list(zip(search.phases, best.plans, strict=True))
+    instance, plan = max(pairs, key=lambda pair: pair[0].tokens)
+    return Outlook.of(instance, plan).advice()
+
+
+def infeasible(search: Together) -> Conflict:
+    """The limits in conflict, and how far deadline and budget would have to move alone."""
+    named = limited(search.run, search.limits)
+    moves: list[Relaxation] = []
+    for name in named:
+        if name in TERM and (least := best_without(search, [name], TERM[name])) is not None:
+            moves.append(
+                relaxation(name, *words(name, getattr(search.limits, name), least.totals[TERM[name]]))
+            )
+    if best_without(search, named, "time") is None:
+        return Conflict(limits=("memory",), relaxations=tuple(moves))
+    kept = list(named)
+    for name in named:
+        rest = [other for other in kept if other != name]
+        if best_without(search, [each for each in named if each not in rest], "time") is None:
+            kept = rest
+    return Conflict(limits=tuple(kept), relaxations=tuple(moves))
+
+
+def best_without(search: Together, names: list[str], objective: Term) -> Whole | None:
+    """The best run of one objective without some of the limits."""
+    run = without(search.run, names)
+    phases = [without(phase, names) for phase in search.phases]
+    return Together.of(run, phases, Effort(), run.limits, objective).best()[0]
+
+
+def words(name: str, limit: float, least: float) -> tuple[str, str]:
+    """A limit, and what would be enough."""
+    if name == "deadline":
+        return days_words(limit / DAY), days_words(least / DAY)
+    if name == "budget":
+        return dollar_words(limit), dollar_words(least)
+    if name == "energy":
+        return f"{limit / 1e3:,.4g} MWh", f"{enough(least / 1e3)} MWh"
+    return f"{limit:,.4g} t", f"{enough(least)} t"

@@ -1,0 +1,128 @@
+"""Everything that a report shows, computed once, from a solution and its problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from planner.instance import Instance
+from planner.problem import Problem, parse_problem
+from planner.report.candidates import Candidate, Found, candidates
+from planner.report.choice import Setting, choose
+from planner.report.sensitivity import Swing, sensitivity
+from planner.report.stages import Ranks
+from planner.report.timeline import Pass
+from planner.resolve import instance_of
+from planner.solution import Plan, Solution
+from planner.validate import violations
+
+SEARCH = 10.0
+"""Seconds that the search for alternatives may take unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """What the page and its charts are drawn from."""
+
+    solution: Solution
+    problem: Problem
+    instance: Instance
+    ranks: Ranks | None
+    """The plan, rank by rank; None without a plan, and where its time is agreed rather than modelled."""
+    passes: tuple[Pass, ...]
+    found: Found
+    swings: tuple[Swing, ...]
+    stale: str
+    """Why nothing beside the solution's own figures is shown; empty where all is."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that is reported on."""
+        return self.solution.plans[0] if self.solution.plans else None
+
+    @property
+    def chosen(self) -> int | None:
+        """Which candidate it is."""
+        mine = [i for i, one in enumerate(self.found.candidates) if one.plan is self.plan]
+        return mine[0] if mine else None
+
+    def frontier(self) -> list[int]:
+        """Candidates within the limits that none of them beats in both days and dollars, quickest first."""
+        limits, inside = self.instance.limits, []
+        for index, one in enumerate(self.found.candidates):
+            length = one.seconds * one.margin
+            late = limits.deadline is not None and length > limits.deadline
+            dear = limits.budget is not None and one.rent * max(length, one.committed) > limits.budget
+            if not late and not dear:
+                inside.append(index)
+        return lower_left([(self.found.candidates[i], i) for i in inside])
+
+
+def lower_left(points: list[tuple[Candidate, int]]) -> list[int]:
+    """Indices of points that no other one is at least as good as in both, by time."""
+    kept: list[int] = []
+    least = float("inf")
+    for one, index in sorted(points, key=lambda pair: (pair[0].seconds, pair[0].dollars)):
+        if one.dollars < least * (1 - 1e-9):
+            kept.append(index)
+            least = one.dollars
+    return kept
+
+
+def report_data(
+    solution: Solution,
+    progress: Callable[[str], None] = lambda text: None,
+    time_limit: float | None = SEARCH,
+    alternatives: bool = True,
+    file: str | Path = "solution",
+) -> ReportData:
+    """The data of a solution's report, with other plans unless only the plan itself is asked about.
+
+    Files that the problem names are looked for beside `file`.
+
+    Raises `InvalidInput` where its problem cannot be read any more.
+    """
+    until = None if time_limit is None else monotonic() + time_limit
+    problem = parse_problem(dict(solution.problem), file=f"{file}: problem", folder=Path(file).parent)
+    instance = instance_of(problem)
+    described = [*solution.plans, *(other.plan for other in solution.runner_ups if other.plan)]
+    wrong = [text for plan in described for text in violations(problem, plan)]
+    ranks = None if wrong else ranks_of(problem, instance, solution)
+    nothing, told = Found((), False), passes(ranks)
+    if wrong or not alternatives:
+        return ReportData(solution, problem, instance, ranks, told, nothing, (), outdated(wrong))
+    found = candidates(instance, described, until, progress)
+    best = choose(instance, found.candidates, Setting.of(instance))
+    if solution.status != "feasible" and best != (0 if solution.plans else None):
+        wrong = ["another plan is better now"]
+        return ReportData(solution, problem, instance, ranks, told, nothing, (), outdated(wrong))
+    progress("asking what 10 % more or less would change")
+    swings = sensitivity(problem, instance, found.candidates, until) if solution.plans else ()
+    return ReportData(solution, problem, instance, ranks, told, found, swings, "")
+
+
+def outdated(wrong: list[str]) -> str:
+    """What to say of a solution that today's cost model disagrees with; nothing where it agrees."""
+    if not wrong:
+        return ""
+    return (
+        "The cost model or the hardware facts have changed since this solution was computed "
+        f"({wrong[0]}). The page shows the solution's own figures only; solve the problem again for the rest."
+    )
+
+
+def ranks_of(problem: Problem, instance: Instance, solution: Solution) -> Ranks | None:
+    """The plan, rank by rank."""
+    if not solution.plans or problem.assume_mfu is not None:
+        return None
+    from planner.report.candidates import pool_of
+
+    plan = solution.plans[0]
+    return Ranks.of(problem, pool_of(instance, plan), plan.decisions)
+
+
+def passes(ranks: Ranks | None) -> tuple[Pass, ...]:
+    """The timeline of its step."""
+    return () if ranks is None else tuple(ranks.timeline())

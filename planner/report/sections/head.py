@@ -1,0 +1,106 @@
+"""The top of the page: the answer, how sure it is, the plan and its limits; or what stands in the way."""
+
+from __future__ import annotations
+
+from html import escape
+
+from planner.cli.table import fact_rows
+from planner.cli.words import amount, decisions_line, dollars, seconds, share, status_line
+from planner.report.data import ReportData
+from planner.report.markup import facts, numbers, paragraph, section, tiles
+from planner.report.sensitivity import token_words
+from planner.solution import Plan
+
+
+def name(data: ReportData) -> str:
+    """What the problem is called."""
+    return str(data.solution.problem.get("name") or "plan")
+
+
+def head(data: ReportData) -> str:
+    """The answer, how sure it is, and the plan."""
+    solution, plan = data.solution, data.plan
+    warn = "" if solution.status == "optimal" else " warn"
+    badge = f'<span class="badge{warn}">{escape(status_line(solution))}</span>'
+    top = f'<header><p class="name">{escape(name(data))} {badge}</p><h1>{escape(headline(data))}</h1>'
+    if plan is None:
+        return top + conflict(data) + "</header>"
+    rows = fact_rows(plan, data.problem.training.seq_len)
+    warning = paragraph(data.stale, "warning")
+    return (
+        top
+        + paragraph(lead(data, plan), "lead")
+        + warning
+        + tiles(key_figures(plan))
+        + "</header>"
+        + (section("The plan", facts(rows), limits(plan)))
+    )
+
+
+def headline(data: ReportData) -> str:
+    """The answer in a sentence."""
+    plan = data.plan
+    if plan is None:
+        return "No plan satisfies these limits"
+    d, e = plan.decisions, plan.estimate
+    return f"Train on {d.num_gpus:,} {d.gpu} for {e.days:.1f} days and {dollars(e.dollars)}"
+
+
+def lead(data: ReportData, plan: Plan) -> str:
+    """What is trained, how, and how near the limits that is."""
+    training, d = data.problem.training, plan.decisions
+    spare = [
+        f"{amount(each.left, each.unit)} of the {limit.replace('_', ' ')}"
+        for limit, each in plan.slack.items()
+        if limit in ("deadline", "budget")
+    ]
+    rest = f" That leaves {' and '.join(spare)} to spare." if spare else ""
+    goal = "the cheapest" if data.instance.objective[0][0] == "cost" else "the quickest"
+    goal = goal if data.instance.lexicographic else "the best weighted"
+    which = f"It is {goal} plan there is" if data.solution.status == "optimal" else f"It is {goal} plan found"
+    return (
+        f"{data.problem.model.architecture.name}, {token_words(training.tokens)} tokens in sequences of "
+        f"{training.seq_len:,}, on {d.nodes:,} nodes: {decisions_line(d)}. {which}.{rest}"
+    )
+
+
+def key_figures(plan: Plan) -> list[tuple[str, str, str]]:
+    """The tiles."""
+    d, e = plan.decisions, plan.estimate
+    between = e.interval_80_days
+    sure = f"80 % sure: {between[0]:.1f} to {between[1]:.1f}" if between else ""
+    room = plan.slack.get("memory")
+    return [
+        ("Time", f"{e.days:.1f} days", sure),
+        ("Cost", dollars(e.dollars), f"{dollars(e.dollars / e.days)} a day" if e.days else ""),
+        ("GPUs", f"{d.num_gpus:,}", f"{d.gpu} in {d.nodes:,} nodes"),
+        ("Step", seconds(e.step_time_s), f"{d.global_batch:,} sequences"),
+        ("MFU", share(e.mfu), f"{e.tokens_per_s_per_gpu:,.0f} tokens/s a GPU"),
+        ("Memory", f"{e.memory_gib.total:.1f} GiB", f"of {room.limit:.1f} GiB allowed" if room else ""),
+    ]
+
+
+def limits(plan: Plan) -> str:
+    """Each limit, what the plan uses of it and what is left."""
+    rows = [
+        (limit.replace("_", " "), *(amount(value, each.unit) for value in (each.limit, each.used, each.left)))
+        for limit, each in plan.slack.items()
+    ]
+    return "<h3>Limits</h3>" + numbers(("limit", "allowed", "used", "left"), rows) if rows else ""
+
+
+def conflict(data: ReportData) -> str:
+    """Which limits cannot hold together, and what would help."""
+    of = data.solution.conflict
+    if of is None:
+        return paragraph("No plan was found.")
+    text = f"Proved: {' and '.join(of.limits) or 'these limits'} cannot hold with the hardware at hand."
+    moves = [(move.limit.replace("_", " "), str(move.from_), str(move.to)) for move in of.relaxations]
+    which = "This change alone" if len(moves) == 1 else "Each of these changes alone"
+    help_ = paragraph(f"{which} makes a plan possible:") if moves else ""
+    return (
+        paragraph(text, "lead")
+        + help_
+        + (numbers(("limit", "from", "to at least"), moves) if moves else "")
+        + paragraph(data.stale, "warning")
+    )

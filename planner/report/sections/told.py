@@ -1,0 +1,75 @@
+"""The sections in words: why this plan, what else there is, how it is known, what it rests on."""
+
+from __future__ import annotations
+
+from html import escape
+
+from planner.cli.table import one_line, proof_line
+from planner.cli.words import share
+from planner.report.data import ReportData
+from planner.report.markup import bullets, facts, paragraph, section
+
+
+def reasons(data: ReportData) -> str:
+    """Why each decision is as it is."""
+    if data.plan is None or not data.plan.reasons:
+        return ""
+    return section(
+        "Why this plan",
+        paragraph(
+            "The best plan that decides otherwise, decision by decision, and what it would change.", "lede"
+        ),
+        bullets(reason.text for reason in data.plan.reasons),
+    )
+
+
+def others(data: ReportData) -> str:
+    """The best plans of other GPU types, and further plans of the solution."""
+    texts = [
+        (other.gpu, " ".join(filter(None, (one_line(other.plan) if other.plan else "", other.text))))
+        for other in data.solution.runner_ups
+    ]
+    more = [(f"plan {i}", one_line(plan)) for i, plan in enumerate(data.solution.plans[1:], 2)]
+    return section("Other GPUs and plans", facts([*texts, *more])) if texts or more else ""
+
+
+def proof(data: ReportData) -> str:
+    """How it is known that nothing is better."""
+    of = data.solution.proof
+    words = {
+        "optimal": "No plan in the space of decisions is better in this model: everything that was not "
+        "solved exactly was ruled out by a limit or by a bound that no plan can beat.",
+        "feasible": f"The search ran out of time: the best plan may be up to {share(of.gap)} better.",
+        "infeasible": "No plan in the space of decisions satisfies the limits in this model.",
+    }
+    text = proof_line(of).plain
+    return section(
+        "Proof", paragraph(words[data.solution.status]), paragraph(text[0].upper() + text[1:] + ".", "note")
+    )
+
+
+def assumptions(data: ReportData) -> str:
+    """What the answer rests on."""
+    import yaml
+
+    of, problem = data.solution.provenance, data.problem
+    evidence = data.plan.estimate.evidence if data.plan else None
+    standing = [
+        *data.solution.notes,
+        "A plan uses GPUs of one pool; its figures are predictions of a cost model fitted on published runs.",
+        f"Software: {problem.search.stack or 'megatron-core'}.",
+        *([f"Evidence near this configuration: {evidence}."] if evidence else []),
+        "The timeline gives transfers between stages no time of their own; the step counts them beside it.",
+    ]
+    versions = ", ".join(f"{library} {version}" for library, version in of.versions.items())
+    source = yaml.safe_dump(data.solution.problem, sort_keys=False, allow_unicode=True)
+    return section(
+        "Assumptions",
+        bullets(standing),
+        f"<details><summary>The problem as it was solved</summary><pre>{escape(source)}</pre></details>",
+        paragraph(
+            f"planner {of.planner}; problem {of.problem_hash[:16]}; hardware facts and software profiles "
+            f"{of.catalogue}; {versions}.",
+            "note",
+        ),
+    )

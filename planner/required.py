@@ -1,0 +1,107 @@
+"""What requirements on predictions ask of a step: how long it may take, a row of decisions each.
+
+    tokens_per_s_per_gpu >= x    GPU-seconds a token <= 1/x
+    mfu >= x                     GPU-seconds a token <= model FLOPs a token / (x * peak)
+    step_time_s <= x             step <= x
+
+The first two are about the time of a token, which falls with the number of micro-batches like everything the
+search is after; the last one is about the step, which grows with it: fewer micro-batches may keep to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.flops import model_flops_per_token
+from planner.instance import Instance
+from planner.requirements import Requirement
+from planner.space.columns import Groups
+
+Array = NDArray[Any]
+GIB = 2**30
+STEPS = ("step_time_s", "mfu", "tokens_per_s_per_gpu")
+"""Predictions that a longest step stands for."""
+
+
+def most_gpu_seconds(instance: Instance, of: Requirement) -> Array | None:
+    """(pools,) GPU-seconds a token at most; None where a requirement is about steps."""
+    if of.name == "step_time_s":
+        return None
+    rate = np.full(len(instance.pools), float(of.value))
+    if of.name == "mfu":
+        peak = np.array([pool.gpu.peak_flops["bf16"] for pool in instance.pools])
+        rate *= peak / float(model_flops_per_token(instance.architecture, instance.seq_len))
+    return 1 / rate
+
+
+def step_requirement(instance: Instance) -> Requirement | None:
+    """The tightest requirement on the step itself."""
+    steps = [of for of in instance.limits.steps if of.name == "step_time_s"]
+    return min(steps, key=lambda of: of.value, default=None)
+
+
+def longest_step(instance: Instance) -> float:
+    """Seconds that a step may take whatever the decisions; inf where nothing is required of it."""
+    of = step_requirement(instance)
+    return np.inf if of is None else float(of.value)
+
+
+def longest_steps(instance: Instance, rows: Groups) -> Array | None:
+    """(rows, requirements): seconds that steps may take at the rows' largest number of micro-batches."""
+    if not instance.limits.steps:
+        return None
+    tokens = rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len)
+    found = np.empty((len(rows), len(instance.limits.steps)))
+    for column, of in enumerate(instance.limits.steps):
+        most = most_gpu_seconds(instance, of)
+        found[:, column] = of.value if most is None else most[rows.pool] * tokens / rows.num_gpus
+    return found
+
+
+def too_slow(instance: Instance, pool: Array, gpu_seconds: Array) -> dict[str, Array]:
+    """Rows that take so many GPU-seconds a token at least and so break a requirement, by its text."""
+    limits = {of.text: most_gpu_seconds(instance, of) for of in instance.limits.steps}
+    return {text: gpu_seconds > most[pool] for text, most in limits.items() if most is not None}
+
+
+def fewer_microbatches(rows: Groups, bound: Array, longest: float) -> Array:
+    """The most micro-batches with which steps may still be `longest`, given a bound beyond it at `m_high`.
+
+    A token takes no less time with fewer micro-batches, so m of them take at least bound * m / m_high.
+    """
+    with np.errstate(invalid="ignore"):
+        most = np.floor(rows.m_high * (longest / bound) * (1 + 1e-12))
+    most = np.minimum(most.astype(np.int64), rows.m_high - 1)
+    step = np.where(rows.vpp > 1, rows.pp, 1) if hasattr(rows, "vpp") else 1
+    return most // step * step
+
+
+def requirements_of(instance: Instance) -> tuple[Requirement, ...]:
+    """All requirements of an instance; those on days and dollars are its deadline and budget."""
+    most = instance.limits.most_memory
+    memory = () if most is None else (Requirement("memory_gib", "<=", (most / GIB,)),)
+    return (*instance.narrowing.required, *instance.limits.steps, *memory)
+
+
+def with_requirements(instance: Instance, required: Iterable[Requirement]) -> Instance:
+    """The instance with other requirements."""
+    required = tuple(required)
+    memory = [GIB * float(of.value) for of in required if of.name == "memory_gib"]
+    steps = tuple(of for of in required if of.name in STEPS)
+    decided = tuple(of for of in required if of.decision is not None)
+    return replace(
+        instance,
+        narrowing=replace(instance.narrowing, required=decided),
+        limits=replace(instance.limits, steps=steps, most_memory=min(memory, default=None)),
+    )
+
+
+def without_requirements(instance: Instance, texts: Iterable[str]) -> Instance:
+    """The instance without some of its requirements."""
+    left = set(texts)
+    return with_requirements(instance, (of for of in requirements_of(instance) if of.text not in left))

@@ -1,0 +1,44 @@
+"""How sure it is that a plan meets deadline and budget, and that it fits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.estimate import Estimate as Prediction
+from planner.chance import share_within, spread_of
+from planner.confidence import Band, band_of
+from planner.economics import Economy
+from planner.instance import Instance
+from planner.keybook import run_of_rows
+from planner.memory_risk import MemoryRisk, risk_of
+from planner.search.rows import Plan
+
+
+def band_of_plan(instance: Instance, plan: Plan) -> Band | None:
+    """The band of the plan's step time; an agreed MFU is no prediction and has none."""
+    if instance.assume_mfu:
+        return None
+    return band_of(run_of_rows(instance, plan.of("pool"), plan.of("family"), plan.row).take(0))
+
+
+def probabilities(instance: Instance, plan: Plan) -> dict[str, float]:
+    """That deadline and budget hold: the share of runs that are short enough (chance.share_within)."""
+    limits, economy = instance.limits, Economy.of(instance, plan.row, surely=False)
+    if instance.assume_mfu or (limits.deadline is None and limits.budget is None):
+        return {}
+    predicted = float(economy.seconds(np.array([plan.step]))[0])
+    band, spread = band_of_plan(instance, plan), spread_of(instance, plan.row, plan.step)
+    longest: dict[str, float] = {}
+    if limits.deadline is not None:
+        longest["deadline"] = limits.deadline
+    if limits.budget is not None:
+        # A window that is paid for anyway may already be too dear.
+        window = float(economy.total("cost", np.zeros(1))[0])
+        longest["budget"] = limits.budget / float(economy.rent[0]) if window <= limits.budget else 0.0
+    return {name: share_within(seconds / predicted, band, spread) for name, seconds in longest.items()}
+
+
+def memory_risk(instance: Instance, plan: Plan, of: Prediction) -> MemoryRisk:
+    """That the plan runs out of memory."""
+    run = run_of_rows(instance, plan.of("pool"), plan.of("family"), plan.row).take(0)
+    return risk_of(run, plan.stages.layers, plan.stages.recomputed, float(of.memory.total))

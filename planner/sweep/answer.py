@@ -1,0 +1,123 @@
+"""The line of one what-if: its overrides, and what came out."""
+
+from __future__ import annotations
+
+from threading import local
+from time import monotonic
+from typing import Any
+
+from planner import answer, relax
+from planner.errors import InvalidInput, TimeLimit
+from planner.instance import Instance
+from planner.problem import Problem
+from planner.resolve import instance_of
+from planner.search import Effort, Plan
+from planner.search.ledger import Ledger
+from planner.search.physics import Counts, counts_of, widest, with_counts
+from planner.search.reuse import Evaluation
+from planner.solution import Conflict
+from planner.solve import checked, proof
+from planner.space.values import recompute_families, recompute_modes
+from planner.sweep.plan import Chunk
+from planner.sweep.points import Point
+
+KEPT = 2
+"""Evaluations that a worker keeps: those of neighbouring classes of what-ifs."""
+Line = dict[str, Any]
+_kept = local()
+
+
+def answers(chunk: Chunk) -> list[Line]:
+    """The lines of a chunk, in its order. What a worker runs: it raises nothing."""
+    return [line_of(chunk, point) for point in chunk.points]
+
+
+def line_of(chunk: Chunk, point: Point) -> Line:
+    """One line. `error` says what is wrong with the what-if, or with the planner (status `failed`)."""
+    started = monotonic()
+    line = head(point)
+    try:
+        problem = chunk.base.changed(point.overrides)
+        line |= {"values": resolved(problem, point)} | outcome(problem, chunk.counts)
+    except (InvalidInput, TimeLimit) as error:
+        status = "error" if isinstance(error, InvalidInput) else "out_of_time"
+        line |= {"status": status, "error": str(error)}
+    except Exception as error:
+        line |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+    return line | {"seconds": round(monotonic() - started, 4)}
+
+
+def head(point: Point) -> Line:
+    """Which what-if a line is of."""
+    return {
+        "id": point.id,
+        "index": point.index,
+        "scenario": point.scenario,
+        "overrides": dict(point.overrides),
+    }
+
+
+def resolved(problem: Problem, point: Point) -> dict[str, float]:
+    """Overrides that are numbers, in the units of the problem's fields: seconds, USD, USD/gpu-hour."""
+    found: dict[str, float] = {}
+    for key, _ in point.overrides:
+        here: Any = problem
+        for part in key.split("."):
+            inside = isinstance(here, (list, tuple)) and part.isdecimal() and int(part) < len(here)
+            here = here[int(part)] if inside else getattr(here, part, None)
+        if isinstance(here, (int, float)) and not isinstance(here, bool):
+            found[key] = here
+    return found
+
+
+def outcome(problem: Problem, counts: Counts) -> Line:
+    """The best plan and its proof, or which limits conflict. Every plan passes the validator."""
+    instance = instance_of(problem)
+    families = recompute_families(recompute_modes(instance))
+    evaluation = evaluation_of(instance, counts, families)
+    limit = problem.time_limit
+    effort = Effort(until=None if limit is None else monotonic() + limit)
+    plan, table = evaluation.answer(instance, effort)
+    counted = proof(table, Ledger.of(table, families), effort).model_dump(mode="json", exclude={"seconds"})
+    if plan is None and effort.out_of_time:
+        raise TimeLimit("no plan was found within time_limit; nothing is proved either way")
+    status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
+    found = {"conflict": conflict(instance, evaluation)} if plan is None else chosen(problem, instance, plan)
+    return {"status": status} | found | {"proof": counted}
+
+
+def chosen(problem: Problem, instance: Instance, plan: Plan) -> Line:
+    """Decisions and estimate, as the solution file has them."""
+    reported = answer.reported(instance, plan)
+    checked(problem, [reported])
+    written = reported.model_dump(mode="json")
+    return {name: written[name] for name in ("decisions", "estimate")}
+
+
+def conflict(instance: Instance, evaluation: Evaluation) -> dict[str, Any]:
+    """Limits that cannot hold together, and how far each limit on the run would have to move alone.
+
+    `planner solve` adds how many nodes more and how much less headroom would do.
+    """
+    limits = relax.conflicting(instance, evaluation.optimum, evaluation.table)
+    moves = relax.moved_limits(instance, evaluation.optimum)
+    return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")
+
+
+def evaluation_of(instance: Instance, counts: Counts, families: tuple[int, ...]) -> Evaluation:
+    """The evaluation that holds an instance: one of those kept, or a new one.
+
+    It is made for the counts of the whole sweep, so that it does not depend on which what-if comes first.
+    """
+    kept: list[Evaluation] = _kept.__dict__.setdefault("evaluations", [])
+    own = counts_of(instance)
+    wide = counts if len(counts) == len(own) and widest([counts, own]) == counts else own
+    for evaluation in kept:
+        same = evaluation.recompute == families and counts_of(evaluation.book.instance) == wide
+        if same and evaluation.holds(instance):
+            kept.remove(evaluation)
+            break
+    else:
+        evaluation = Evaluation.of(with_counts(instance, wide), families)
+    kept[:] = [*kept, evaluation][-KEPT:]
+    return evaluation

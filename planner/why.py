@@ -1,0 +1,233 @@
+"""Questions asked in words: `tp=4`, `gpu=H20`, `gpus=512`, `recompute=full`, several at once `tp=4,pp=8`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from planner.account import Account, by_money, changes, driver_of, effect_of
+from planner.alone import CHANGED, alone, changed
+from planner.errors import InvalidInput, nearest
+from planner.explanation import Alone, Answer
+from planner.instance import Instance
+from planner.narrowing import RECOMPUTE
+from planner.reason_words import change_words, label, part_name, part_words
+from planner.relax import why_none
+from planner.search import Plan, Table, goal_of
+from planner.space.layouts import chunk_counts
+from planner.space.values import (
+    context_parallel_sizes,
+    divisors,
+    recompute_families,
+    recompute_modes,
+    tensor_parallel_sizes,
+)
+from planner.variants import best_plan, decided, fixed
+
+OTHER_NAMES = {
+    "gpus": "num_gpus",
+    "nodes": "nodes",
+    "mbs": "micro_batch",
+    "ga": "num_microbatches",
+    "gbs": "global_batch",
+    "batch": "global_batch",
+}
+NAMES = (
+    "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
+    "global_batch", "zero", "recompute",
+)  # fmt: skip
+SHOWN = 24
+"""Accepted values that a message lists."""
+
+
+def parse_question(text: str, instance: Instance) -> dict[str, Any]:
+    """`tp=4,pp=8` as decisions. Raises InvalidInput with what is accepted."""
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name or not value:
+            accepted = "NAME=VALUE, several with commas: tp=4, gpu=H20, gpus=512, recompute=full"
+            raise InvalidInput(file="--why", found=f"found {part.strip()!r}", accepted=accepted)
+        key = OTHER_NAMES.get(name.lower(), name.lower())
+        if key not in NAMES:
+            hint = nearest(name, (*NAMES, *OTHER_NAMES))
+            raise InvalidInput(
+                file="--why", path=name, found="no such decision", accepted=", ".join(NAMES), suggestion=hint
+            )
+        if key in found:
+            raise InvalidInput(file="--why", path=name, found="is asked twice", accepted="each decision once")
+        found[key] = read_value(instance, key, value)
+    if "nodes" in found:
+        found = in_gpus(instance, found)
+    return found
+
+
+def read_value(instance: Instance, name: str, text: str) -> Any:
+    """A value of a decision. Raises InvalidInput."""
+    known = accepted_values(instance, name)
+    if name in ("gpu", "recompute"):
+        by_lower = {str(each).lower(): each for each in known}
+        if text.lower() in by_lower:
+            return by_lower[text.lower()]
+        hint = nearest(text, map(str, known))
+    else:
+        if text.isdecimal() and int(text) in known:
+            return int(text)
+        hint = ""
+    raise InvalidInput(
+        file="--why", path=name, found=f"found {text!r}", accepted=listed(known), suggestion=hint
+    )
+
+
+def accepted_values(instance: Instance, name: str) -> Any:
+    """Values that a decision can have at all in this problem, whatever its `search` leaves out."""
+    a, pools = instance.architecture, instance.pools
+    moe = a.moe
+    if name == "gpu":
+        return list(dict.fromkeys(pool.gpu.name for pool in pools))
+    if name == "recompute":
+        return list(RECOMPUTE)
+    if name == "num_gpus":
+        return sorted(
+            {n * p.fabric.gpus_per_node for p in pools for n in range(p.min_nodes, p.max_nodes + 1)}
+        )
+    if name == "nodes":
+        return sorted({n for pool in pools for n in range(pool.min_nodes, pool.max_nodes + 1)})
+    tps = sorted({tp for pool in pools for tp in tensor_parallel_sizes(a, pool.fabric.domain)})
+    gpus = max(pool.max_nodes * pool.fabric.gpus_per_node for pool in pools)
+    free = replace(instance, narrowing=type(instance.narrowing)())
+    return {
+        "tp": lambda: tps,
+        "cp": lambda: context_parallel_sizes(instance.seq_len),
+        "pp": lambda: range(1, a.layers + 1),
+        "vpp": lambda: sorted({v for pp in range(1, a.layers + 1) for v in chunk_counts(free, pp)}),
+        "dp": lambda: range(1, gpus + 1),
+        "ep": lambda: divisors(moe.experts) if moe else [1],
+        "etp": lambda: sorted({1, *(tp for tp in tps if moe.moe_ffn % tp == 0)}) if moe else [1],
+        "micro_batch": lambda: range(1, instance.max_batch + 1),
+        "num_microbatches": lambda: range(1, instance.max_batch + 1),
+        "global_batch": lambda: range(instance.min_batch, instance.max_batch + 1),
+        "zero": lambda: range(4),
+    }[name]()
+
+
+def listed(values: Any) -> str:
+    """Accepted values in short: 1, 2, 4, 8, or 1 to 80."""
+    values = list(values)
+    if len(values) <= 2 or isinstance(values[0], str):
+        return ", ".join(map(str, values))
+    steps = {b - a for a, b in pairwise(values)}
+    if len(steps) == 1 and len(values) > 4:
+        (step,) = steps
+        return f"{values[0]} to {values[-1]}" + (f" in steps of {step}" if step > 1 else "")
+    return ", ".join(map(str, values[:SHOWN])) + (", ..." if len(values) > SHOWN else "")
+
+
+def in_gpus(instance: Instance, found: dict[str, Any]) -> dict[str, Any]:
+    """`nodes=64` as GPUs of the pools that are asked for. Raises InvalidInput where pools differ."""
+    pools = [pool for pool in instance.pools if found.get("gpu", pool.gpu.name) == pool.gpu.name]
+    sizes = {pool.fabric.gpus_per_node for pool in pools}
+    if len(sizes) > 1 or "num_gpus" in found:
+        why = "pools have nodes of different sizes" if len(sizes) > 1 else "both nodes and gpus are asked"
+        raise InvalidInput(file="--why", path="nodes", found=why, accepted="gpus=, or gpu= as well")
+    rest = {name: value for name, value in found.items() if name != "nodes"}
+    return rest | {"num_gpus": found["nodes"] * sizes.pop()}
+
+
+def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: str) -> Answer:
+    """The best plan that decides as asked, or why there is none."""
+    mine = decided(instance, plan)
+    common: dict[str, Any] = {
+        "name": name,
+        "question": dict(question),
+        "chosen": {each: mine[each] for each in question},
+        "notes": let_in(instance, question),
+    }
+    asked = question_words(question)
+    if all(mine[each] == value for each, value in question.items()):
+        return Answer(**common, because="chosen", text=f"The plan has {asked} already.")
+    narrow = fixed(instance, question)
+    other = best_plan(narrow) if narrow.pools else None
+    account = Account.within(instance, plan)
+    just = just_that(instance, account, question)
+    if other is None:
+        because, text = no_plan(narrow)
+        return Answer(**common, because=because, alone=just, text=f"No plan with {asked}: {text}.")
+    return with_plan(instance, narrow, account, other, question, common, just)
+
+
+def with_plan(
+    instance: Instance,
+    narrow: Instance,
+    mine: Account,
+    other: Plan,
+    question: Mapping[str, Any],
+    common: dict[str, Any],
+    just: Alone | None,
+) -> Answer:
+    """What the best plan that decides as asked would change."""
+    from planner.answer import reported
+
+    theirs = Account.within(narrow, other)
+    effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
+    here, there = decided(instance, mine.plan), decided(narrow, other)
+    rest = [f"{label(k)} {v}" for k, v in there.items() if v != here[k] and k not in question]
+    also = f" (and {', '.join(rest)})" if rest else ""
+    same = just is not None and not rest_of(just, there)
+    text = (
+        f"Best plan with {question_words(question)}{also}: "
+        f"{change_words(effect)}{part_words(parts, by_money(instance))}."
+    )
+    return Answer(
+        **common,
+        plan=reported(narrow, other),
+        effect=effect,
+        because=part_name(driver_of(parts)),
+        alone=None if same else just,
+        text=text,
+    )
+
+
+def rest_of(just: Alone, there: dict[str, Any]) -> bool:
+    """Whether the layout with just that change is another plan than the best one."""
+    return any(there.get(name, value) != value for name, value in just.change.items()) or bool(just.breaks)
+
+
+def just_that(instance: Instance, mine: Account, question: Mapping[str, Any]) -> Alone | None:
+    """The plan's own layout with the decisions changed, where that is a layout."""
+    named = {k: v for k, v in question.items() if k in (*CHANGED, "dp", "num_microbatches", "etp")}
+    if len(named) < len(question) or changed(instance, mine.plan, named) is None:
+        return None
+    return alone(instance, mine, named)
+
+
+def no_plan(narrow: Instance) -> tuple[str, str]:
+    """The limit that leaves no plan, and how near the nearest comes."""
+    if not narrow.pools:
+        return "hardware", "no pool has so many GPUs of that type"
+    table = Table.of(narrow, goal_of(narrow), recompute_families(recompute_modes(narrow)))
+    if not len(table.book.keys):
+        return "search", "the model's sizes do not divide so"
+    return why_none(table, lambda rows: True)
+
+
+def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:
+    """Values that the problem's own `search` leaves out."""
+    allowed = instance.narrowing.allowed
+    return tuple(
+        f"{label(name)} {value} is not among what the problem's search allows ({listed(allowed[name])})."
+        for name, value in question.items()
+        if name in allowed and value not in allowed[name]
+    ) + tuple(
+        f"{label(name)} {value} is not what limits.require asks for ({of.text})."
+        for name, value in question.items()
+        for of in instance.narrowing.required
+        if of.decision == name and not of.holds(value)
+    )
+
+
+def question_words(question: Mapping[str, Any]) -> str:
+    """TP 4 and PP 8."""
+    return " and ".join(f"{label(name)} {value}" for name, value in question.items())

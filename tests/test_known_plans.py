@@ -1,0 +1,88 @@
+"""The planner's best plan is predicted at least as fast as what well-known runs were run with."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from planner.solution import Stage
+from planner.space.values import selective_modules
+from scripts.known_plans import PAGE, page
+from scripts.known_runs import Known, Sides, known_plans, layers_of, side, sides
+
+KNOWN = {known.name: known for known in known_plans()}
+NAMES = list(KNOWN)
+
+
+@cache
+def three(name: str) -> tuple[Known, Sides]:
+    return KNOWN[name], sides(KNOWN[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_published_layout_that_fits_is_predicted_faster_than_the_plan(name):
+    _, of = three(name)
+    assert of.plan.fits
+    if of.published.fits:
+        assert of.plan.step_time_s <= of.published.step_time_s * (1 + 1e-9)
+    else:
+        assert of.published.memory_gib.total > of.plan.memory_gib.total
+        assert of.published.memory_gib.total > of.launched.memory_gib.total
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_sizes_as_launched_are_not_faster_than_the_plan(name):
+    known, of = three(name)
+    assert of.launched.fits
+    assert {n: of.launched.decisions[n] for n in ("tp", "pp", "dp")} == {
+        n: getattr(known.published, n) for n in ("tp", "pp", "dp")
+    }
+    assert of.plan.step_time_s <= of.launched.step_time_s * (1 + 1e-9)
+    assert of.holds
+
+
+@pytest.mark.parametrize("name", ["GPT-3 175B on 1,024 A100", "GPT 1T on 3,072 A100"])
+def test_a_published_layout_in_the_space_is_not_faster_than_its_sizes_as_launched(name):
+    known, of = three(name)
+    assert known.outside == []
+    assert of.published.fits
+    assert of.launched.step_time_s <= of.published.step_time_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("Llama")])
+def test_what_makes_a_published_layout_fit_does_not_make_it_faster_than_the_plan(name):
+    known, of = three(name)
+    modules = tuple(sorted(selective_modules(known.problem.model.architecture)))
+    update = {"recompute": "selective", "recompute_modules": modules}
+    lean = side(known.problem, known.published.model_copy(update=update), name)
+    assert not of.published.fits
+    assert lean.fits
+    assert of.plan.step_time_s <= lean.step_time_s
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_sides_are_the_same_job_on_the_same_gpus(name):
+    _, of = three(name)
+    jobs = {
+        (s.model, s.num_gpus, s.tokens_per_step, s.decisions["gpu"], s.decisions["precision"])
+        for s in (of.plan, of.launched, of.published)
+    }
+    assert len(jobs) == 1
+
+
+def test_a_virtual_stage_without_layers_is_said_to_be_outside_the_space():
+    assert KNOWN["Llama-3.1-405B on 8,192 H100"].outside == ["a virtual stage holds no layer"]
+
+
+def test_stages_are_read_in_the_order_of_the_model():
+    assert layers_of([5, "4 x 2", 1]) == [5, 4, 4, 1]
+    published = KNOWN["Llama-3.1-405B on 8,192 H100"].published
+    assert published.stages[0] == Stage(layers=7, chunks=(0, *[1] * 7), recomputed_chunks=(0,) * 8)
+    assert published.stages[15].chunks == (*[1] * 7, 0)
+
+
+@pytest.mark.slow
+def test_the_page_is_what_the_script_writes():
+    text = page([three(name) for name in KNOWN])
+    assert PAGE.read_text(encoding="utf-8") == text, "run scripts/known_plans.py --write"
