@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, NonNegativeInt, PositiveInt, model_validator
 
 from hardware.documented import Documented
 
@@ -118,7 +118,8 @@ class Architecture(Shape):
     """Multi-token-prediction modules after the last layer (DeepSeek-V3: 1); not counted in `layers`."""
     max_seq_len: PositiveInt | None = None
     """Longest sequence of the published config; for information."""
-    source: str = Field(default="", description="Where the shapes come from.")
+    source: str = ""
+    """Where the shapes come from."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Architecture:

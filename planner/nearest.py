@@ -18,7 +18,7 @@ FARTHEST = 64.0
 
 
 def nearest_miss(instance: Instance) -> Nearest | None:
-    """The plan for which deadline and budget have to give the least, both by the same share; None if none fits.
+    """The plan for which deadline and budget have to give the least, by the same share; None if none fits.
 
     The share is the smallest t with a plan within (1 + t) times each limit: every t is a search of its own.
     """

@@ -194,10 +194,8 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
         memory_limits(instance, plain.pool),
     )
     leanest = int(np.argmin(need / room))
-    return (
-        "memory",
-        f"the leanest even split needs {need[leanest] / GIB:.1f} GiB of {room[leanest] / GIB:.1f} on each GPU",
-    )
+    least, there = need[leanest] / GIB, room[leanest] / GIB
+    return "memory", f"the leanest even split needs {least:.1f} GiB of {there:.1f} on each GPU"
 
 
 def chosen(mask: Mask, rows: LayerKeys) -> Array:

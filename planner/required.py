@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from costmodel.flops import model_flops_per_token
 from planner.instance import Instance
 from planner.requirements import Requirement
-from planner.space.columns import Groups
+from planner.space.columns import Candidates, Groups
 
 Array = NDArray[Any]
 GIB = 2**30
@@ -77,7 +77,7 @@ def fewer_microbatches(rows: Groups, bound: Array, longest: float) -> Array:
     with np.errstate(invalid="ignore"):
         most = np.floor(rows.m_high * (longest / bound) * (1 + 1e-12))
     most = np.minimum(most.astype(np.int64), rows.m_high - 1)
-    step = np.where(rows.vpp > 1, rows.pp, 1) if hasattr(rows, "vpp") else 1
+    step = np.where(rows.vpp > 1, rows.pp, 1) if isinstance(rows, Candidates) else 1
     return most // step * step
 
 

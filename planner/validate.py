@@ -96,7 +96,7 @@ def _narrowing(problem: Problem, d: Decisions) -> list[str]:
 
 
 def keeps_step(chunks: list[tuple[int, ...]]) -> bool:
-    """Whether no rank waits for a chunk that is longer on another; the first and last stage may be shorter."""
+    """Whether no rank waits for a chunk that is longer on another; the ends may be shorter."""
     for chunk, sizes in enumerate(zip(*chunks, strict=True)):
         ends = [rank for rank, here in ((0, chunk == 0), (-1, chunk == len(chunks[0]) - 1)) if here]
         full = max(sizes)

@@ -35,8 +35,9 @@ def capacity_bound(
     A rank that may take T seconds a micro-batch holds at most so many layers, with just enough of
     them recomputed to fit its memory; the smallest T at which the ranks together hold all layers is
     a bound on the slowest rank. Of two kinds of layers only the more numerous one is counted, beside what
-    leads on the first rank, and of the chunks of a rank the one that keeps least in flight (at `fewest` micro-batches): both only
-    loosen the bound. `memory_vpp` = 1 gives a bound for every vpp: 1F1B keeps least in flight.
+    leads on the first rank, and of the chunks of a rank the one that keeps least in flight (at `fewest`
+    micro-batches): both only loosen the bound. `memory_vpp` = 1 gives a bound for every vpp: 1F1B keeps
+    least in flight.
     """
     held = vpp if memory_vpp is None else memory_vpp
     room = RankRoom.of(rates, mix, pp, held, fewest, limit, any_vpp=memory_vpp is not None)

@@ -36,7 +36,7 @@ class KeyCost:
 
 
 def slowest_bound(of: KeyCost, mix: LayerMix, pp: Column, chunks: Column) -> Array:
-    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end and a layer in each other chunk."""
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end and all other chunks."""
     others = np.maximum(np.asarray(chunks) - 1, 1)
     slowest = np.maximum(np.ceil(mix.layers / np.asarray(pp)) * of.cheapest, of.ends + others * of.cheapest)
     if len(mix.totals) > 1:

@@ -20,7 +20,7 @@ def whole_model(rates: PerLayer, layers: Array) -> Array:
 
 
 def least_slowest(rates: StageRates, layers: Array, pp: Column, chunks: Column) -> Array:
-    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with a layer in each other chunk.
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with all other chunks.
 
     ceil(L/p) of all layers, or of one kind of them.
     """

@@ -90,7 +90,7 @@ class Choices:
     def wanted(self, rows: LayerKeys, value: Array) -> Array:
         """Rows whose bound is no worse than the incumbent of a question that lets them through."""
         worst = [np.inf if of is None else float(of[0][0]) * (1 + 1e-9) for of in self.incumbents]
-        return (self._asked(rows) & (value <= np.array(worst)[:, None])).any(axis=0)
+        return np.asarray((self._asked(rows) & (value <= np.array(worst)[:, None])).any(axis=0))
 
     def front(
         self, part: GroupTable | RowTable, index: Array, ceiling: float, sizes: tuple[int, ...]
@@ -247,7 +247,7 @@ class Choices:
 
 
 def first_of_each(alive: Array, keys: Keys, exact: Array | None, size: int) -> Array:
-    """Indices of the `size` best rows of each question, in order; exact rows before bounds that equal them."""
+    """Indices of the `size` best rows of each question, in order, exact before equal bounds."""
     found = []
     for mine in alive:
         at = np.flatnonzero(mine)

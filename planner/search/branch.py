@@ -81,14 +81,15 @@ def run(table: Table, target: Target, effort: Effort) -> None:
 
 
 def open_to(table: Table, target: Target, ceiling: float) -> bool:
-    """Writes down all layouts up to a ceiling that may be part of the answer; False if there are others beyond."""
+    """Writes down all layouts up to a ceiling that may be part of the answer; False if others are beyond."""
     keys = table.least_of_keys()
     wanted = keys.within & target.wanted(table.book.keys, keys.value)
     table.list_pipelines(np.flatnonzero(wanted & (keys.value <= ceiling)))
     complete = not (wanted & (keys.value > ceiling)).any()
     for know_memory in (True, False):
         least = table.least_of_pipelines()
-        wanted = least.within & target.wanted(table.pipelines.rows, least.value)
+        # What fits no memory takes forever.
+        wanted = least.within & np.isfinite(least.value) & target.wanted(table.pipelines.rows, least.value)
         index = np.flatnonzero(wanted & (least.value <= ceiling))
         if know_memory:
             unknown = index[~table.pipelines.known[index]]

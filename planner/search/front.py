@@ -159,7 +159,7 @@ def undominated(points: list[Point]) -> list[Point]:
 
 
 def dominated(values: Array, points: list[Point], room: float) -> NDArray[np.bool_]:
-    """Rows of (rows, axes) than which a point is no worse in everything, when they are `room` times as large."""
+    """Rows of (rows, axes) than which a point is no worse in everything if they are `room` times as large."""
     result = np.zeros(len(values), dtype=bool)
     if not points or not len(values):
         return result

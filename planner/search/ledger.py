@@ -76,7 +76,7 @@ def _pipelines(table: Table, counter: Counter, recompute: tuple[int, ...], rejec
 def _tight(
     table: Table, part: GroupTable | RowTable, index: NDArray[np.int64], rejected: dict[str, int]
 ) -> int:
-    """Adds what the bound with memory puts outside a limit to `rejected`; returns how many others there are."""
+    """Adds what the bound with memory puts outside a limit to `rejected`, and counts the others."""
     number = table.counter.many.of_rows(part.rows.take(index))
     economy, bound = part.economy.take(index), part.bound[index]
     full = np.isinf(bound)

@@ -106,7 +106,7 @@ def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) ->
 
 
 def _blocks(pp: Array) -> list[int]:
-    """Where to cut ascending pipeline sizes so that no block has many more than RANKS ranks, padding included."""
+    """Where to cut ascending pipeline sizes so that no block has more than RANKS ranks with its padding."""
     cuts, start, number = [], 0, np.arange(1, len(pp) + 1)
     while (inside := int(np.searchsorted((number[start:] - start) * pp[start:], RANKS, side="right"))) < len(
         pp

@@ -237,9 +237,10 @@ class Table:
         index = index[(table.opened[index] < ceiling) & ~table.finished[index]]
         # Until a layout beyond the ceiling is seen.
         table.finished[index] = True
-        parts, cells = [self.groups.rows.take(slice(0))], self._cells(index)
-        for some in np.split(np.arange(len(cells[0])), np.arange(CELLS, len(cells[0]), CELLS)):
-            parts.append(self._layouts_of(*(column[some] for column in cells), ceiling))
+        parts, (at, dp) = [self.groups.rows.take(slice(0))], self._cells(index)
+        for start in range(0, len(at), CELLS):
+            some = slice(start, start + CELLS)
+            parts.append(self._layouts_of(at[some], dp[some], ceiling))
         table.opened[index] = ceiling
         rows = with_microbatches(self.instance, Groups.concatenate(parts))
         self.groups = joined(self.groups, GroupTable.of(self.book, rows, table))
@@ -394,7 +395,7 @@ class Table:
         return economics.surely_within(self.instance, self.goal.limits, rows, economy, step)
 
     def plain_splits(self, rows: Candidates) -> Array:
-        """(2, rows): seconds of a step with the plain split, inf if it does not fit; whether it recomputes."""
+        """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes."""
         found = np.empty((2, len(rows)))
         for pool, family, at in families(rows):
             some = rows.take(at)

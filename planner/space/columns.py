@@ -61,8 +61,8 @@ class Pipelines(LayerKeys):
     pp: Array
     zero: Array
     filled: Array
-    """1 where the pipeline fills: pp micro-batches or more. With fewer of them less is kept in flight, and the
-    bubble takes as long as the work or longer."""
+    """1 where the pipeline fills: pp micro-batches or more. With fewer of them less is kept in flight, and
+    the bubble takes as long as the work or longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Counter:
     def _schedules(
         self, pool: int, ranks: int, experts: int, micro_batch: int, filled: int | None = None
     ) -> Array:
-        """Values of vpp and of the number of micro-batches, by layout; of those that fill the pipeline or not."""
+        """Values of vpp and of the number of micro-batches, by layout; of those that fill it, or do not."""
         of = (pool, ranks, micro_batch, -1 if filled is None else filled)
         layout = self.layouts[pool, ranks]
         if of not in self._number:

@@ -15,7 +15,7 @@ from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups, Pipel
 
 @dataclass(frozen=True, slots=True)
 class Layouts:
-    """All (pp, dp) with which so many ranks a stage fill whole nodes of a pool: (layouts,), by pp, then dp."""
+    """All (pp, dp) with which so many ranks a stage fill whole nodes of a pool: (layouts,), by pp and dp."""
 
     pp: Array
     dp: Array
@@ -128,7 +128,7 @@ def zero_stages(instance: Instance, pp: int) -> list[int]:
 
 
 def chunk_counts(instance: Instance, pp: int) -> list[int]:
-    """Values of vpp: 1, or with a pipeline as many chunks as all ranks can keep step with (`level_chunks`)."""
+    """Values of vpp: 1, or with a pipeline as many chunks as ranks can keep step with (`level_chunks`)."""
     layers = instance.architecture.layers
     level = [vpp for vpp in range(2, layers // pp + 2) if pp > 1 and level_chunks(layers, pp, vpp)]
     return [vpp for vpp in (1, *level) if instance.narrowing.permits("vpp", vpp)]
