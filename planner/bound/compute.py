@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costmodel.run import Column
 from costmodel.step import pipeline_time
 from planner.bound.mix import LayerMix
+from planner.bound.quick import least_at_ends
 
 Array = NDArray[Any]
 
@@ -36,9 +37,9 @@ class KeyCost:
 
 
 def slowest_bound(of: KeyCost, mix: LayerMix, pp: Column, chunks: Column) -> Array:
-    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end and all other chunks."""
-    others = np.maximum(np.asarray(chunks) - 1, 1)
-    slowest = np.maximum(np.ceil(mix.layers / np.asarray(pp)) * of.cheapest, of.ends + others * of.cheapest)
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with what it holds."""
+    at_end = least_at_ends(mix.layers, pp, chunks)
+    slowest = np.maximum(np.ceil(mix.layers / np.asarray(pp)) * of.cheapest, of.ends + at_end * of.cheapest)
     if len(mix.totals) > 1:
         slowest = np.maximum(slowest, np.ceil(mix.totals.max() / np.asarray(pp)) * of.usual)
     return np.maximum(slowest, of.total / pp)

@@ -20,17 +20,23 @@ def whole_model(rates: PerLayer, layers: Array) -> Array:
 
 
 def least_slowest(rates: StageRates, layers: Array, pp: Column, chunks: Column) -> Array:
-    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with all other chunks.
+    """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with what it holds.
 
     ceil(L/p) of all layers, or of one kind of them.
     """
     work = rates.work
     total = whole_model(work, layers)
-    cheapest, chunks = work.kinds.min(axis=-1), np.maximum(np.asarray(chunks) - 1, 1)
+    cheapest, at_end = work.kinds.min(axis=-1), least_at_ends(int(layers.sum()), pp, chunks)
     fullest = np.ceil(layers.sum(axis=-1) / pp) * cheapest
     fullest = np.maximum(fullest, (np.ceil(layers / _each(pp)) * work.kinds).max(axis=-1))
-    ends = np.maximum(work.first, work.last) + chunks * cheapest
+    ends = np.maximum(work.first, work.last) + at_end * cheapest
     return np.maximum(np.maximum(total / pp, fullest), ends)
+
+
+def least_at_ends(layers: int, pp: Column, chunks: Column) -> Array:
+    """Fewest layers beside embedding or head: one, or interleaved all of a rank but one (`level_chunks`)."""
+    missing = -layers % np.asarray(pp)
+    return np.where(np.asarray(chunks) > 1, (layers + missing) // pp - (missing > 0), 1)
 
 
 def per_step_floor(rates: StageRates, layers: Array, pp: Column, again: Column) -> Array:

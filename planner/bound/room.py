@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.pipeline import chunk_range
 from costmodel.stage import PerLayer, StageRates
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import Recompute
@@ -25,6 +24,8 @@ class Extent:
     most: Array
     surplus: Array
     """Sum over chunks of its fewest layers x (micro-batches in flight - the rank's least)."""
+    short: Array
+    """What of that a rank is spared that holds one layer fewer than it could."""
     in_flight_least: Array
     """Of the rank's chunks, the one that keeps least in flight."""
     in_flight_most: Array
@@ -39,7 +40,7 @@ class Extent:
 
 
 def extent(mix: LayerMix, pp: Array, vpp: Array, num_microbatches: Array, any_vpp: bool) -> Extent:
-    """Extents of many schedules at once: pipeline.micro_batches_in_flight and chunk_range in closed form.
+    """Extents of many schedules at once: pipeline.micro_batches_in_flight and level_chunks in closed form.
 
     The counts of a rank's chunks fall from the first to the last and add up to its warm-up. Of a model with
     two kinds of layers, what ranks hold of the more numerous one. With `any_vpp`, vpp = 1 stands for all.
@@ -53,32 +54,38 @@ def extent(mix: LayerMix, pp: Array, vpp: Array, num_microbatches: Array, any_vp
     rounds, rest = np.divmod(np.maximum(warm_up, 1), p * v)
     first = np.where(v == 1, single, rounds * p + np.minimum(rest, p))
     last = np.where(v == 1, single, rounds * p + np.clip(rest - (v - 1) * p, 0, p))
-    end, base, top = chunk_range(layers, p * v)
-    short = np.where(v == 1, 0, base - end)
-    base = np.where(v == 1, 1, base)
-    least = base * v - short * ((rank == 0).astype(int) + (rank == p - 1))
-    surplus = np.where(v == 1, 0, base * (warm_up - v * last) - short * (rank == 0) * (first - last))
+    # Interleaved, every rank holds the same layers, but for ends that hold one fewer (`level_chunks`).
+    missing = -layers % p
+    held, short = (layers + missing) // p, ((missing > 0) & (v > 1)).astype(int)
+    base = np.where(v == 1, 1, held // v)
+    end = base - short
+    least = np.where(v == 1, 1, held) - short * ((rank == 0).astype(int) + (rank == p - 1))
+    surplus = np.where(v == 1, 0, base * (warm_up - v * last))
+    spared = short * (rank == 0) * (first - last)
     lead, rare = np.zeros_like(least), np.zeros_like(least)
     if len(mix.totals) > 1:
         # Layers of the other kind may take a rank's places: anywhere, or those of the leading stages.
-        # Without interleaving a stage may hold a single layer.
-        first_stage = np.where(v == 1, 1, end)
-        taken = 1 + np.maximum(-(-(mix.lead - first_stage) // np.maximum(base, 1)), 0) if mix.lead else p * v
+        taken = 1 + np.maximum(-(-(mix.lead - end) // np.maximum(base, 1)), 0) if mix.lead else p * v
+        # The first stage may be empty if the pipeline is interleaved in the end.
+        late = ((missing > 0) & any_vpp).astype(int)
+        taken = taken + late
         least, surplus = np.where(rank < taken, 0, least), np.where(rank < taken, 0, surplus)
+        spared = np.where(rank < taken, 0, spared)
         rare = np.where(rank < taken, mix.lead or mix.layers, 0) + rare
         # Interleaved, the first chunk holds `end` layers or more, and leading ones come first among them.
-        chunk = np.minimum(mix.lead, 1) if any_vpp else np.where(v == 1, mix.lead, np.minimum(mix.lead, end))
+        chunk = np.where(v == 1, mix.lead, np.minimum(mix.lead, end))
+        chunk = np.minimum(mix.lead, 1) * (1 - late) if any_vpp else chunk
         lead = lead + np.where(rank == 0, chunk, 0)
     exists = rank < p
-    most = np.where(v == 1, layers, top * v) - lead
-    return Extent(least * exists, most * exists, surplus, last, first, exists, lead, rare)
+    most = np.where(v == 1, layers, held) - lead
+    return Extent(least * exists, most * exists, surplus, spared, last, first, exists, lead, rare)
 
 
 @dataclass(frozen=True, slots=True)
 class RankRoom:
     """What each rank can hold of one kind of layer: arrays (rows, ranks), rates (rows, 1).
 
-    Memory of n layers, r of them recomputed: need*n + base - saved*r <= 0, and r <= n.
+    Memory of n layers, r of them recomputed: need*n + base - saved*r (+ rebuilt if r > 0) <= 0, and r <= n.
     """
 
     per_second: Array
@@ -89,6 +96,10 @@ class RankRoom:
     other_time: Array
     need: Array
     base: Array
+    short: Array
+    """Bytes less where a rank holds one layer fewer than it could."""
+    rebuilt: Array
+    """Bytes more where any layer is recomputed: one that the backward pass rebuilds."""
     saved: Array
     slope: Array
     """Seconds of recompute that make room for a byte; 0 where recompute saves nothing."""
@@ -124,7 +135,9 @@ class RankRoom:
         states = rates.states.kinds[:, kind, None]
         fixed = ends(rates.states) + first * entry * rates.kept.first[:, None]
         fixed = fixed + last * rates.kept.last[:, None]
-        fixed = fixed + np.maximum(rates.working[:, None], last * rates.loss[:, None])
+        backward, loss = rates.working[:, None], last * rates.loss[:, None]
+        rebuilt = np.maximum(backward + rates.rebuilt[:, None], loss) - np.maximum(backward, loss)
+        fixed = fixed + np.maximum(backward, loss)
         other_time = ends(rates.work) - TINY
         if mix.lead:
             rare = 1 - kind
@@ -146,10 +159,14 @@ class RankRoom:
             other_time=other_time,
             need=need,
             base=surplus * kept - room,
+            short=reach.short * kept,
+            rebuilt=rebuilt,
             saved=saved,
             slope=slope,
             per_second_mixed=inverse(time + slope * need),
-            most=np.minimum((room - surplus * lightest) / (states + least * lightest), reach.most),
+            most=np.minimum(
+                (room - (surplus - reach.short) * lightest) / (states + least * lightest), reach.most
+            ),
             # With several leading layers a rank may hold some of them and no other layer.
             spared=np.where((vpp[:, None] == 1) & (reach.lead > 1), 0.0, -np.inf),
             extent=reach,
@@ -165,8 +182,13 @@ class RankRoom:
         left = slowest[:, None] * (1 + 1e-12) - self.other_time
         # Layers of the other kind may be among those that are recomputed.
         again = np.maximum(case.least - self.extent.rare, 0)
-        some = self._held(left - again * self.again, self.base - case.most * self.saved, case.more)
+        base = self.base - case.most * self.saved + np.greater(again, 0) * self.rebuilt
+        some = self._held(left - again * self.again, base, case.more)
         n = np.floor(np.minimum(some, self.most) + 1e-9)
+        if np.any(self.short):
+            fewer = self._held(left - again * self.again, base - self.short, case.more)
+            fewer = np.minimum(np.floor(np.minimum(fewer, self.most) + 1e-9), self.extent.most - 1)
+            n = np.where((n >= self.extent.most) | (self.short == 0), n, fewer)
         if np.any(again):
             all_again = np.minimum(left * self.per_second_again, self.most)
             n = np.where(n >= again, n, np.minimum(np.floor(all_again + 1e-9), again))
@@ -179,7 +201,8 @@ class RankRoom:
         free = -base / self.need
         if not more:
             return np.minimum(by_time, free)
-        mixed = np.where(self.saved > 0, (left - self.slope * base) * self.per_second_mixed, free)
+        more_left = left - self.slope * (base + self.rebuilt)
+        mixed = np.where(self.saved > 0, more_left * self.per_second_mixed, free)
         return np.where(by_time <= free, by_time, np.maximum(mixed, free))
 
     def least_recomputed(self, wanted: float) -> Array:
