@@ -226,7 +226,7 @@ def test_the_frontier_within_requirements_is_that_of_brute_force(make: Callable[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [problem, leading, any_batch])
-@pytest.mark.parametrize("block", range(20))
+@pytest.mark.parametrize("block", range(6))
 def test_the_optimum_within_requirements_is_that_of_brute_force_on_many_more(
     block: int, make: Callable[[Random], Instance]
 ) -> None:
