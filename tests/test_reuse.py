@@ -15,7 +15,7 @@ from planner.instance import Instance, Limits
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.ledger import Ledger
 from planner.search.physics import counts_of, physics_of, widest, with_counts
-from planner.search.reuse import Evaluation
+from planner.search.reuse import Evaluation, first_batches
 from planner.space.counting import Counter
 from planner.space.values import recompute_families, recompute_modes
 
@@ -185,3 +185,27 @@ def test_counts_that_are_looked_up_are_those_that_are_counted(seed: int):
             least = np.array([random.randint(0, most) for _ in range(len(asked))], dtype=np.int64)
             theirs, mine = (getattr(of, ask)(asked, least) for of in (counted, looked_up))
             assert np.array_equal(theirs, mine), (ask, most)
+
+
+def test_every_dp_with_its_micro_batches_has_a_number_of_its_own() -> None:
+    for most in (1, 7, 60):
+        first = first_batches(most)
+        pairs = [(dp, m) for dp in range(1, most + 1) for m in range(most // dp + 1)]
+        numbers = [int(first[dp]) + m for dp, m in pairs]
+        assert sorted(set(numbers)) == list(range(len(pairs)))
+        assert max(numbers) < first[-1]
+
+
+def test_rows_too_many_to_be_told_apart_are_not_shared_and_the_answer_is_the_same(monkeypatch) -> None:
+    for seed in range(4):
+        instance = roomy(seed)
+        of = families(instance)
+        known, _ = Evaluation.of(instance, of).answer(instance, Effort())
+        with monkeypatch.context() as patch:
+            patch.setattr("planner.search.reuse.MOST_CODES", 0)
+            alone = Evaluation.of(instance, of)
+            assert type(alone.table(instance, goal_of(instance), of)) is Table
+            plan, _ = alone.answer(instance, Effort())
+        assert (plan is None) == (known is None)
+        if plan is not None and known is not None:
+            assert plan.step == pytest.approx(known.step, rel=1e-6)

@@ -12,6 +12,7 @@ do not depend on which others were asked before it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,12 @@ LISTINGS = 8
 """Lists of pipelines that are kept."""
 MOST_CODES = 1 << 62
 """Identities of rows are whole numbers below this."""
+
+
+@cache
+def first_batches(max_batch: int) -> Array:
+    """By dp, the number of the first (dp, micro-batches): their product is within the batch."""
+    return np.concatenate([[0, 0], np.cumsum(max_batch // np.arange(1, max_batch + 1) + 1)])
 
 
 @dataclass(slots=True)
@@ -81,6 +88,8 @@ class Evaluation:
     def holds(self, instance: Instance) -> bool:
         """Whether a what-if can be answered from it."""
         wide = counts_of(self.book.instance)
+        if self.identities >= MOST_CODES:
+            return False
         return physics_of(instance) == self.physics and widest([wide, counts_of(instance)]) == wide
 
     def table(self, instance: Instance, goal: Goal, recompute: tuple[int, ...]) -> Table:
@@ -165,19 +174,17 @@ class Evaluation:
 
     def code(self, rows: Groups, origin: Array) -> Array:
         """What tells rows of the evaluation apart."""
-        columns = [(rows.dp, self._most_gpus), (rows.m_high, self.book.instance.max_batch)]
-        columns.append((rows.m_low, self.book.instance.max_batch))
-        if isinstance(rows, Candidates):
-            columns.append((rows.vpp, self.book.instance.architecture.layers))
-        code, size = origin, len(self.pipelines)
-        for column, most in columns:
-            code, size = code * (most + 1) + column, size * (most + 1)
-        assert size < MOST_CODES
-        return code
+        instance, first = self.book.instance, first_batches(self.book.instance.max_batch)
+        code = origin * int(first[-1]) + first[rows.dp] + rows.m_high
+        code = code * (instance.max_batch + 1) + rows.m_low
+        return code * (instance.architecture.layers + 1) + rows.vpp if isinstance(rows, Candidates) else code
 
     @property
-    def _most_gpus(self) -> int:
-        return max(pool.max_nodes * pool.fabric.gpus_per_node for pool in self.book.instance.pools)
+    def identities(self) -> int:
+        """No identity of a row is as large as this."""
+        instance = self.book.instance
+        batches = int(first_batches(instance.max_batch)[-1])
+        return len(self.pipelines) * batches * (instance.max_batch + 1) * (instance.architecture.layers + 1)
 
 
 def fewer(layout: Layouts, instance: Instance, pool: int) -> Layouts:
