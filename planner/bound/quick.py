@@ -1,4 +1,4 @@
-"""The bound that ignores memory, and the parts that the bound with memory shares with it."""
+"""What a step takes at least whatever memory allows: the parts of the bound that knows it."""
 
 from __future__ import annotations
 
@@ -87,20 +87,3 @@ def step_bound(
     busy = pipeline_time(slowest, np.maximum(total, slowest), num_microbatches, vpp, rates.bubble)
     transfers = num_microbatches * rates.p2p_steady + (pp - 1) * rates.p2p_fill
     return (busy + transfers + per_step_floor(rates, layers, pp, again) + rates.fixed) * rates.scale
-
-
-def quick_bound(
-    rates: StageRates,
-    layers: Array,
-    pp: Column,
-    vpp: Column,
-    num_microbatches: Column,
-    chunks: Column,
-    again: Column = 1,
-) -> Array:
-    """The bound that ignores memory: cheap enough for every row. A rank holds at least `chunks` layers.
-
-    `again` is 0 where no layer can be recomputed in full.
-    """
-    slowest = least_slowest(rates, layers, pp, chunks)
-    return step_bound(rates, layers, pp, vpp, num_microbatches, slowest, 0.0, again)

@@ -11,7 +11,7 @@ import typer
 from planner.cli.failures import reported
 from planner.cli.output import Format, console, print_table, usable_folder, write_whole
 from planner.cli.progress import progress
-from planner.cli.solve import INFEASIBLE, Settings, seconds_of
+from planner.cli.solve import INFEASIBLE, ProblemFile, Quiet, Settings, TimeLimit, seconds_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +28,7 @@ class Axis(StrEnum):
 
 @reported
 def frontier(
-    problem: Annotated[Path, typer.Argument(help="Problem file (YAML).", show_default=False)],
+    problem: ProblemFile,
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.table,
     set: Settings = None,
     axis: Annotated[
@@ -38,10 +38,8 @@ def frontier(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Also write frontier.json and .yaml here."),
     ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Stop searching after this long: 60 s, 5 min.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    time_limit: TimeLimit = None,
+    quiet: Quiet = False,
 ) -> None:
     """Every plan that no other beats in both days and dollars, with proof, and the knee of the curve.
 

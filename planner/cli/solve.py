@@ -22,21 +22,24 @@ Settings = Annotated[
         "--set", "-s", metavar="KEY.PATH=VALUE", help="Change a value of the problem; lists by index."
     ),
 ]
+ProblemFile = Annotated[Path, typer.Argument(help="Problem file (YAML).", show_default=False)]
+TimeLimit = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Stop searching after this long: 60 s, 5 min.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 @reported
 def solve(
-    problem: Annotated[Path, typer.Argument(help="Problem file (YAML).", show_default=False)],
+    problem: ProblemFile,
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.table,
     set: Settings = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Also write solution.json and .yaml here."),
     ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Stop searching after this long: 60 s, 5 min.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    time_limit: TimeLimit = None,
+    quiet: Quiet = False,
 ) -> None:
     """Find the cheapest (or fastest) plan within the limits, and prove it.
 
