@@ -62,12 +62,12 @@ def members_per_domain(fabric: Fabric, ranks: Column, stride: Column) -> Array:
     return np.clip(filled_domain(fabric) / np.asarray(stride, dtype=float), 1.0, ranks)
 
 
-def group_bandwidth(run: Run, ranks: Column, stride: Column, nvlink: float, nic: float) -> Array:
+def group_bandwidth(run: Run, ranks: Column, stride: Column, nvlink: float, nic: Column) -> Array:
     """bytes/s a rank sends in a ring over a group of a run."""
     return ring_bandwidth(run.fabric, ranks, stride, nvlink, nic)
 
 
-def ring_bandwidth(fabric: Fabric, ranks: Column, stride: Column, nvlink: float, nic: float) -> Array:
+def ring_bandwidth(fabric: Fabric, ranks: Column, stride: Column, nvlink: float, nic: Column) -> Array:
     """bytes/s a rank sends in a ring over a group, NVLink inside a domain, NICs between domains.
 
     B = e_nv*NVLink if stride*ranks fits the domain, else min(e_nv*NVLink, e_nic*NIC*q): the buffer

@@ -12,11 +12,11 @@ from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.layer import LayerCost, layer_cost
 from costmodel.memory.breakdown import PeakMemory, peak_by_category
 from costmodel.memory.overhead import memory_limit
-from costmodel.pipeline import stage_split
+from costmodel.pipeline import split_of
 from costmodel.rates import stage_rates
 from costmodel.run import Run
 from costmodel.stage import Array, StageRates, StageSplit, stage_sum, stage_time
-from costmodel.step import StepTime, assumed_rates, data_parallel_exposed, step_time
+from costmodel.step import StepTime, assumed_rates, data_parallel_exposed, step_time, unpaired
 
 LAYER_PARTS = ("gemm", "attention", "elementwise", "host", "tp", "cp", "ep")
 ASSUMED = "assumed"
@@ -55,9 +55,7 @@ def estimate(
 
     With `assume_mfu` the step takes what 6*P*D at that MFU says; memory stays modelled.
     """
-    pp, vpp, num_microbatches = (int(column) for column in (run.pp, run.vpp, run.num_microbatches))
-    split = stage_split(run.architecture, pp, vpp, num_microbatches, layers, recomputed)
-    cost = layer_cost(run)
+    split, cost = split_of(run, layers, recomputed), layer_cost(run)
     rates = stage_rates(run, cost)
     if assume_mfu is not None:
         rates = assumed_rates(rates, run, assume_mfu, nominal_parameters)
@@ -91,8 +89,10 @@ def step_parts(
     """
     slowest = int(stage_time(rates, split).argmax())
     each = {name: float(part[slowest]) for name, part in micro_batch_parts(rates, split, cost).items()}
-    parts = {name: float(run.num_microbatches * seconds) for name, seconds in each.items()}
+    parts = {name: float(run.num_microbatches / rates.ends * seconds) for name, seconds in each.items()}
     parts["data_parallel"] += float(step.data_parallel)
+    if np.ndim(rates.hidden):
+        parts["ep"] += float(unpaired(rates, split, run.pp * run.vpp)[slowest])
     rest = ("bubble", "p2p", "optimizer", "fixed", "stragglers")
     return parts | {name: float(getattr(step, name)) for name in rest}
 
@@ -105,7 +105,8 @@ def rank_parts(
     `idle` is what a rank waits for others: the bubble, slower stages, slower reductions and optimizers.
     """
     parts = {
-        name: run.num_microbatches * part for name, part in micro_batch_parts(rates, split, cost).items()
+        name: run.num_microbatches / rates.ends * part
+        for name, part in micro_batch_parts(rates, split, cost).items()
     }
     parts["data_parallel"] = parts["data_parallel"] + data_parallel_exposed(rates, split)
     parts["optimizer"] = stage_sum(rates.optimizer, split)
@@ -124,7 +125,7 @@ def _assembled(run: Run, rates: StageRates, split: StageSplit, parts: dict[str, 
         architecture,
         run.seq_len,
         run.recompute_modules,
-        dict(zip(architecture.kinds, split.total_recomputed.tolist(), strict=True)),
+        dict(zip(architecture.kinds, (split.total_recomputed / rates.ends).tolist(), strict=True)),
         per_op_share=run.stack.recompute.per_op_share,
     )
     peak, memory = run.gpu.peak_flops["bf16"], peak_by_category(run, rates, split)

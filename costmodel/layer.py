@@ -139,6 +139,12 @@ def _dispatch(run: Run, kind: LayerKind) -> Column:
     return dispatch_time(run, moe) if kind == "moe" and moe else 0.0
 
 
+def hidden_dispatch(run: Run, cost: LayerCost) -> Array:
+    """All-to-all seconds of each kind of layer that `cost.ep` does not show: (..., kinds)."""
+    every = [4 * _dispatch(run, kind) - cost.ep[..., i] for i, kind in enumerate(run.architecture.kinds)]
+    return np.stack(every, axis=-1)
+
+
 def _exposed_dispatch(run: Run, exchange: Column, compute: Column) -> Column:
     """All-to-all seconds that show: all, or max(0, t - compute) + x*min(t, compute) with overlap."""
     stack = run.stack.expert_parallel

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 from costmodel.run import Column
 
 
+def tokens_a_step(global_batch: Column, seq_len: Column) -> Column:
+    """Tokens of an optimizer step: B*S."""
+    return global_batch * seq_len
+
+
 def steps_of(tokens: Column, global_batch: Column, seq_len: Column) -> Column:
     """Optimizer steps of a phase: D/(B*S)."""
-    return tokens / (global_batch * seq_len)
+    return tokens / tokens_a_step(global_batch, seq_len)
 
 
 def phased_seconds(steps: Sequence[Column], step_times: Sequence[Column]) -> NDArray[np.float64]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
-from costmodel.run import Column
+from costmodel.run import Column, Run
+from costmodel.stack_parts import Placing
 from costmodel.stage import StageSplit
 
 Ints = NDArray[np.int64]
@@ -100,6 +101,37 @@ def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:
     return prefix[start + length] - prefix[start]
 
 
+def stages_of_ranks(pp: int, vpp: int, placing: Placing = "loop") -> Ints:
+    """Virtual stages of each rank, chunk by chunk: (chunks, pp).
+
+    loop: i lies on rank i mod p. both: rank r holds r and p-1-r, one for each direction (DualPipe).
+    v: rank r holds r and 2p-1-r (DualPipeV). Raises ValueError for sizes that a placing does not have.
+    """
+    if placing == "loop":
+        return np.arange(pp * vpp).reshape(vpp, pp)
+    rank = np.arange(pp)
+    if placing == "both" and (vpp > 1 or pp % 2):
+        raise ValueError(
+            f"micro-batches enter at both ends of an even number of ranks, got pp {pp} and vpp {vpp}"
+        )
+    if placing == "v" and vpp != 2:
+        raise ValueError(f"a V has two stages on each rank, got {vpp}")
+    return np.stack([rank, (vpp if placing == "v" else 1) * pp - 1 - rank])
+
+
+def flights_of_ranks(pp: int, vpp: int, num_microbatches: int, placing: Placing = "loop") -> Ints:
+    """Micro-batches in flight on each rank's stages: (chunks, pp).
+
+    DualPipe and DualPipeV keep S - s on stage s of S, as 1F1B does: p + 1 a rank, or 2p + 1 halves
+    (DeepSeek-AI 2024, arXiv:2412.19437, Table 2). With DualPipe half of the micro-batches pass a stage on
+    a rank.
+    """
+    if placing == "loop":
+        return micro_batches_in_flight(pp, vpp, num_microbatches).T
+    most = num_microbatches // 2 if placing == "both" else num_microbatches
+    return np.minimum(most, pp * vpp - stages_of_ranks(pp, vpp, placing))
+
+
 def stage_split(
     architecture: Architecture,
     pp: int,
@@ -107,11 +139,12 @@ def stage_split(
     num_microbatches: int,
     layers: Sequence[int] | Ints,
     recomputed: Sequence[int] | Ints | None = None,
+    placing: Placing = "loop",
 ) -> StageSplit:
     """The split of one run: `layers` and `recomputed` of each of pp*vpp virtual stages.
 
-    Virtual stage i lies on rank i mod p. The first `recomputed` layers of a virtual stage are the
-    ones recomputed (Megatron's block method).
+    `placing` says on which ranks they lie. The first `recomputed` layers of a virtual stage are the ones
+    recomputed (Megatron's block method).
     """
     length = np.asarray(layers, dtype=np.int64)
     again = np.zeros_like(length) if recomputed is None else np.asarray(recomputed, dtype=np.int64)
@@ -120,20 +153,26 @@ def stage_split(
             f"{architecture.name} has {architecture.layers} layers on {pp * vpp} virtual stages, "
             f"got {length.tolist()}"
         )
-    start = np.cumsum(length) - length
-    by_rank = (vpp, pp, -1)
-    held = kind_counts(architecture, start, length).reshape(by_rank)
-    redone = kind_counts(architecture, start, again).reshape(by_rank)
-    flying = micro_batches_in_flight(pp, vpp, num_microbatches).T[..., None]
-    rank = np.arange(pp)
+    start, stages = np.cumsum(length) - length, stages_of_ranks(pp, vpp, placing)
+    held = kind_counts(architecture, start, length)[stages]
+    redone = kind_counts(architecture, start, again)[stages]
+    flying = flights_of_ranks(pp, vpp, num_microbatches, placing)
+    kept = flying[..., None]
     return StageSplit(
         layers=held.sum(axis=0),
         recomputed=redone.sum(axis=0),
-        in_flight=((held - redone) * flying).sum(axis=0),
-        in_flight_recomputed=(redone * flying).sum(axis=0),
-        first_in_flight=np.where(rank == 0, flying[0, :, 0], 0),
-        first=(rank == 0).astype(np.int64),
-        last=(rank == pp - 1).astype(np.int64),
+        in_flight=((held - redone) * kept).sum(axis=0),
+        in_flight_recomputed=(redone * kept).sum(axis=0),
+        first_in_flight=np.where(stages == 0, flying, 0).sum(axis=0),
+        first=(stages == 0).sum(axis=0),
+        last=(stages == pp * vpp - 1).sum(axis=0),
         total_layers=held.sum(axis=(0, 1)),
         total_recomputed=redone.sum(axis=(0, 1)),
     )
+
+
+def split_of(run: Run, layers: Sequence[int], recomputed: Sequence[int] | None = None) -> StageSplit:
+    """The same of a run, its stages where its schedule has them."""
+    pp, vpp, num_microbatches = (int(column) for column in (run.pp, run.vpp, run.num_microbatches))
+    placing = run.stack.pipeline.placing
+    return stage_split(run.architecture, pp, vpp, num_microbatches, layers, recomputed, placing)

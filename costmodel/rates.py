@@ -6,8 +6,9 @@ from typing import TypedDict
 
 import numpy as np
 
-from costmodel.layer import LayerCost, layer_cost
+from costmodel.layer import LayerCost, hidden_dispatch, layer_cost
 from costmodel.memory.layer_memory import LayerMemory, layer_memory, on_stages
+from costmodel.memory.offload import returned_share
 from costmodel.memory.overhead import fixed_bytes
 from costmodel.memory.shape import add
 from costmodel.memory.states import LocalParameters, local_parameters, state_bytes
@@ -51,7 +52,11 @@ def stage_rates(
         exposed_floor=stack.data_parallel.exposed_floor,
         **(_memory(run, local, layer_bytes, shape) if memory else _no_memory(run, shape)),
         overhead=stack.memory.fragmentation,
+        offloaded=run.offload,
+        returned=returned_share(run),
         bubble=stack.pipeline.bubble,
+        ends=float(run.copies),
+        hidden=0.0 if stack.pipeline.placing == "loop" else _kinds(hidden_dispatch(run, cost), shape),
     )
 
 

@@ -69,6 +69,11 @@ class Run:
     """Share of the kept activations that wait in host memory for their backward pass."""
 
     @property
+    def copies(self) -> int:
+        """Ranks of a pipeline with the same stage: 2 where micro-batches enter at both ends (DualPipe)."""
+        return 2 if self.stack.pipeline.placing == "both" else 1
+
+    @property
     def num_gpus(self) -> Column:
         return self.tp * self.cp * self.pp * self.dp
 
@@ -84,12 +89,17 @@ class Run:
     @property
     def expert_dp(self) -> Column:
         """Replicas of each expert: the group over which expert gradients are reduced."""
-        return self.tp * self.cp * self.dp // (self.ep * self.etp)
+        return self.tp * self.weight_ranks // (self.ep * self.etp)
+
+    @property
+    def weight_ranks(self) -> Column:
+        """Ranks that hold the same dense weights: dp*cp, or twice that (`copies`)."""
+        return self.dp * self.cp * self.copies
 
     @property
     def state_shards(self) -> Column:
-        """Ranks that share the states of dense parameters under ZeRO: min(dp*cp, shard_ranks)."""
-        return np.minimum(self.dp * self.cp, self.shard_ranks)
+        """Ranks that share the states of dense parameters under ZeRO: min(weight_ranks, shard_ranks)."""
+        return np.minimum(self.weight_ranks, self.shard_ranks)
 
     @property
     def expert_shards(self) -> Column:

@@ -28,8 +28,21 @@ def parameter_bytes(run: Run) -> float:
 def seconds_per_byte(run: Run, ranks: Column, stride: Column) -> Array:
     """Ring time of a reduce-scatter or all-gather for each byte of the full buffer: (n-1)/n / B."""
     stack = run.stack.data_parallel
-    rate = group_bandwidth(run, ranks, stride, stack.nvlink_efficiency, stack.nic_efficiency)
+    rate = group_bandwidth(run, ranks, stride, stack.nvlink_efficiency, nic_share(run, stride))
     return (1.0 - 1.0 / np.asarray(ranks, dtype=float)) / rate
+
+
+def nic_share(run: Run, stride: Column) -> Column:
+    """Share of a node's NICs that a ring of every `stride`-th rank reaches.
+
+    Less where a node holds several groups of several members (`shared_nics`): one group, or one member
+    of each group beside its own NIC, share them evenly.
+    """
+    stack = run.stack.data_parallel
+    if stack.shared_nics == 1.0:  # most stacks; saves passes over memory
+        return stack.nic_efficiency
+    several = np.greater(stride, 1) & np.less(stride, run.fabric.domain)
+    return stack.nic_efficiency * np.where(several, stack.shared_nics, 1.0)
 
 
 def one_pass(local: LocalParameters, dense: Array, experts: Array) -> PerLayer:
@@ -43,7 +56,7 @@ def whole_pass(run: Run, local: LocalParameters) -> PerLayer:
     Dense parameters are shared by dp*cp ranks, every tp-th of the world; routed experts by their
     replicas, every (ep*etp)-th.
     """
-    dense = seconds_per_byte(run, run.dp * run.cp, run.tp)
+    dense = seconds_per_byte(run, run.weight_ranks, run.tp)
     return one_pass(local, dense, seconds_per_byte(run, run.expert_dp, run.ep * run.etp))
 
 
@@ -58,7 +71,7 @@ def replica_pass(run: Run, local: LocalParameters) -> PerLayer:
     dense, experts = run.state_shards, run.expert_shards
     return one_pass(
         local,
-        seconds_per_byte(run, run.dp * run.cp / dense, run.tp * dense) / dense,
+        seconds_per_byte(run, run.weight_ranks / dense, run.tp * dense) / dense,
         seconds_per_byte(run, run.expert_dp / experts, run.ep * run.etp * experts) / experts,
     )
 
@@ -86,7 +99,7 @@ def data_parallel_traffic(run: Run, local: LocalParameters) -> DataParallelTraff
     stack, zero = run.stack.data_parallel, np.asarray(run.zero)
     gradient, weight = stack.gradient_bytes, parameter_bytes(run)
     moved = whole_pass(run, local)
-    partial = np.less(run.shard_ranks, run.dp * run.cp)
+    partial = np.less(run.shard_ranks, run.weight_ranks)
     hybrid = np.any(partial)
     shards = shard_pass(run, local) if hybrid else moved
     whole = (zero == 0) | ((zero == 1) & (stack.all_reduce | partial))
@@ -124,7 +137,7 @@ def latency(run: Run) -> Array:
     rank instead of gathered at once.
     """
     stack = run.stack.data_parallel
-    start = stack.latency * np.log2(np.maximum(run.dp * run.cp, 1))
+    start = stack.latency * np.log2(np.maximum(run.weight_ranks, 1))
     if not stack.broadcast:
         return start
     return start + stack.broadcast * np.where(np.greater_equal(run.zero, 1), run.state_shards - 1, 0)

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Po
 
 Deals = Literal["middle", "late", "parameters"]
 """Where layers that do not divide by stages go; see `Pipeline.deals`."""
+Placing = Literal["loop", "both", "v"]
+"""On which ranks virtual stages lie; see `Pipeline.placing`."""
 Graphs = Literal["none", "router", "attention_router", "full"]
 """What CUDA graphs cover: nothing, the router and preprocessing, attention as well, a full iteration."""
 
@@ -211,7 +213,10 @@ class Pipeline(Part):
 
     bubble: NonNegativeFloat = 1.0
     """Share of the fill and drain bubble that the schedule leaves: 1 for 1F1B (1/v of it with v
-    virtual stages), 1/3 for ZB-1p, 0 for ZB-2p."""
+    virtual stages), 1/3 for ZB-1p, 0 for ZB-2p (`costmodel.schedules`)."""
+    placing: Placing = "loop"
+    """Where virtual stage i of p ranks lies: on rank i mod p (`loop`); on ranks i and p-1-i, where
+    micro-batches enter at both ends (`both`, DualPipe); on rank i and then 2p-1-i (`v`, DualPipeV)."""
     deals: Deals = "middle"
     """How layers are dealt out to stages where a run does not say: evenly, with the remainder on the
     middle or on the last stages, or so that parameters (LM head included) are even."""
@@ -249,6 +254,9 @@ class DataParallel(Part):
     """ZeRO-2: gradient reductions a micro-batch."""
     nvlink_efficiency: PositiveFloat
     nic_efficiency: PositiveFloat
+    shared_nics: PositiveFloat = 1.0
+    """Share of the NICs' rate that is left to groups with several members in a node beside other groups
+    (1 < tp < GPUs of a node): each communicator picks its NICs alone, so several pick the same."""
     latency: NonNegativeFloat
     """Seconds a collective, once a step, for each doubling of the group."""
     broadcast: NonNegativeFloat = 0.0

@@ -84,9 +84,21 @@ class StageRates:
     overhead: float
     """Fragmentation: the peak is allocated * (1 + overhead) + fixed_bytes."""
 
+    # offload, of described runs alone: no search decides it
+    offloaded: float = 0.0
+    """Share of the activations of layers that lies in host memory."""
+    returned: Array | float = 0.0
+    """(...,) share of one micro-batch of a rank's layers that was in host memory and is back on the GPU."""
+
     # schedule
     bubble: float = 1.0
     """Share of the fill and drain bubble that the schedule leaves: 1 for 1F1B, 0 for ZB-2p."""
+    ends: float = 1.0
+    """Ends of the pipeline at which micro-batches enter; 2: half of them at each, every rank holding the
+    stages of both directions (`Run.copies`)."""
+    hidden: Array | float = 0.0
+    """(..., kinds) seconds a micro-batch of a layer that run behind the compute of another one, where the
+    schedule pairs a forward with a backward pass: they show as long as there is no pair (`step.unpaired`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +127,32 @@ class StageSplit:
     """(..., kinds) recomputed layers of all pipeline ranks together."""
 
 
+def over_kinds(counts: Array, each: Array) -> Array:
+    """Sum over layer kinds of counts (..., ranks, kinds) x what each costs (..., kinds): (..., ranks).
+
+    Kind by kind: numpy sums over a short last axis many times slower.
+    """
+    total = counts[..., 0] * each[..., 0, None]
+    for kind in range(1, each.shape[-1]):
+        total = total + counts[..., kind] * each[..., kind, None]
+    return total
+
+
 def stage_sum(rates: PerLayer, split: StageSplit) -> Array:
     """Sum of a per-layer quantity over what each rank holds: (..., ranks)."""
-    layers = (split.layers * rates.kinds[..., None, :]).sum(axis=-1)
+    layers = over_kinds(split.layers, rates.kinds)
     return layers + split.first * rates.first[..., None] + split.last * rates.last[..., None]
 
 
 def stage_time(rates: StageRates, split: StageSplit) -> Array:
     """Seconds a micro-batch, forward and backward, on each rank: (..., ranks)."""
-    extra = (split.recomputed * rates.recompute[..., None, :]).sum(axis=-1)
-    return stage_sum(rates.work, split) + extra
+    return stage_sum(rates.work, split) + over_kinds(split.recomputed, rates.recompute)
 
 
 def total_time(rates: StageRates, split: StageSplit) -> Array:
     """Seconds a micro-batch, forward and backward, of all pipeline ranks together: (...,)."""
     layers = (split.total_layers * rates.work.kinds + split.total_recomputed * rates.recompute).sum(axis=-1)
-    return layers + rates.work.first + rates.work.last
+    return layers + rates.ends * (rates.work.first + rates.work.last)
 
 
 def stage_memory(rates: StageRates, split: StageSplit) -> Array:
@@ -141,12 +163,14 @@ def stage_memory(rates: StageRates, split: StageSplit) -> Array:
 def allocated_memory(rates: StageRates, split: StageSplit) -> Array:
     """Peak bytes in tensors of each rank: (..., ranks).
 
-    allocated = states + kept activations of the micro-batches in flight + the larger of the
-    backward working set, with the layer that full recompute rebuilds, and (on the last stage) the
-    loss buffers.
+    allocated = states + kept activations of the micro-batches in flight (of which offload takes a
+    share to the host, but for what is back at a time) + the larger of the backward working set, with
+    the layer that full recompute rebuilds, and (on the last stage) the loss buffers.
     """
-    kept = (split.in_flight * rates.kept.kinds[..., None, :]).sum(axis=-1)
-    kept = kept + (split.in_flight_recomputed * rates.checkpoint[..., None, :]).sum(axis=-1)
+    kept = over_kinds(split.in_flight, rates.kept.kinds)
+    kept = kept + over_kinds(split.in_flight_recomputed, rates.checkpoint)
+    if rates.offloaded:
+        kept = (1 - rates.offloaded) * kept + _returned(rates, split)
     kept = (
         kept + split.first_in_flight * rates.kept.first[..., None] + split.last * rates.kept.last[..., None]
     )
@@ -154,3 +178,10 @@ def allocated_memory(rates: StageRates, split: StageSplit) -> Array:
     backward = rates.working[..., None] + rebuilds * rates.rebuilt[..., None]
     transient = np.maximum(backward, split.last * rates.loss[..., None])
     return stage_sum(rates.states, split) + kept + transient
+
+
+def _returned(rates: StageRates, split: StageSplit) -> Array:
+    """Offloaded activations that are back on the GPU: their share of one micro-batch of a rank's layers."""
+    rank = over_kinds(split.layers - split.recomputed, rates.kept.kinds)
+    rank = rank + over_kinds(split.recomputed, rates.checkpoint)
+    return np.asarray(rates.returned)[..., None] * rank

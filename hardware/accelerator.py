@@ -175,10 +175,12 @@ class Calibration(Facts):
     Made by `planner calibrate`; a GPU of the catalogue has none.
     """
 
+    step: PositiveFloat = 1.0
+    """Everything that a step does, launches and memory-bound kernels too, fitted on whole training steps."""
     compute: PositiveFloat = 1.0
-    """GEMMs and attention, fitted on whole training steps."""
+    """GEMMs and attention besides, fitted on whole training steps."""
     communication: PositiveFloat = 1.0
-    """All traffic on all links, fitted on whole training steps."""
+    """All traffic on all links besides, fitted on whole training steps."""
     nvlink: LinkFactors = LinkFactors()
     """Inside a domain, measured. Tensor-parallel collectives follow `curves.collectives` instead."""
     network: LinkFactors = LinkFactors()

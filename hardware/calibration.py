@@ -7,7 +7,7 @@ A calibration file is an overlay with the keys of `Accelerator` that measurement
     link: {bandwidth_scale: 1.0}     # the curves are the cluster's own, not to be scaled
     network: {nic: 50.0e+9}          # the line rate that the factors of the network are relative to
     sustained: {fp8_speedup: 1.9}
-    calibration: {compute: 0.97, communication: 1.02, nvlink: ..., network: ..., source: ...}
+    calibration: {step: 0.98, compute: 0.97, communication: 1.02, nvlink: ..., network: ..., source: ...}
 """
 
 from __future__ import annotations

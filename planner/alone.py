@@ -29,7 +29,6 @@ from planner.space.values import (
     divisors,
     powers_of_two,
     recompute_families,
-    recompute_modes,
     tensor_parallel_sizes,
 )
 from planner.variants import best_plan, decided, fixed
@@ -142,7 +141,7 @@ def plain_memory(narrow: Instance) -> Plain | None:
     rows = rows_of(narrow)
     if not len(rows):
         return None
-    table = Table.of(narrow, goal_of(narrow), recompute_families(recompute_modes(narrow)))
+    table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
     figures = evaluate(table.book, rows)
     kept, again = figures.plain_memory / GIB, figures.recomputed_memory / GIB
     whole = np.where(rows.selective == 1, np.inf, kept)
@@ -234,7 +233,7 @@ def saved(instance: Instance, mine: Account, theirs: Account) -> str:
 def rows_of(narrow: Instance) -> Candidates:
     """The candidates of an instance that leaves little open, whatever memory says."""
     free = replace(narrow, limits=replace(narrow.limits, memory_headroom=0.0))
-    table = Table.of(free, goal_of(free), recompute_families(recompute_modes(free)))
+    table = Table.of(free, goal_of(free), recompute_families(free))
     table.list_pipelines(np.arange(len(table.book.keys)))
     table.open(np.arange(len(table.pipelines)), np.inf)
     return expand(free, table.groups.rows)

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.estimate import Estimate as Prediction
 from costmodel.estimate import estimate
+from costmodel.memory.breakdown import PeakMemory
 from costmodel.pipeline import stage_split
 from costmodel.rates import stage_rates
 from costmodel.run import Run
@@ -81,7 +82,7 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
         mfu=of.mfu,
         hfu=of.hfu,
         tokens_per_s_per_gpu=of.tokens_per_second_per_gpu,
-        memory_gib=memory_parts(of),
+        memory_gib=memory_parts(of.memory),
         evidence=None if band is None else band.evidence,
         probability=probabilities(instance, plan),
         out_of_memory=solution.MemoryRisk(
@@ -98,10 +99,10 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
     )
 
 
-def memory_parts(of: Prediction) -> solution.MemoryParts:
+def memory_parts(of: PeakMemory) -> solution.MemoryParts:
     """GiB of the fullest rank by category."""
     names = solution.MemoryParts.model_fields
-    return solution.MemoryParts(**{name: float(getattr(of.memory, name)) / GIB for name in names})
+    return solution.MemoryParts(**{name: float(getattr(of, name)) / GIB for name in names})
 
 
 def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
@@ -120,7 +121,9 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
         num_microbatches=m,
         global_batch=m * micro_batch * value["dp"],
         recompute="selective" if selective else "full" if any(plan.stages.recomputed) else "none",
-        recompute_modules=tuple(sorted(selective_modules(instance.architecture))) if selective else (),
+        recompute_modules=tuple(sorted(selective_modules(instance.architecture, instance.framework)))
+        if selective
+        else (),
         precision=instance.precision,
         sequence_parallel=value["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
         stages=stages(instance, plan),

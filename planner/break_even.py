@@ -11,7 +11,7 @@ from planner.explanation import BreakEven
 from planner.instance import Instance
 from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 from planner.variants import best_plan, objective_value, only, with_limits, with_pool
 
 ROUNDS = 40
@@ -36,7 +36,7 @@ def other_pool(instance: Instance, plan: Plan, index: int) -> BreakEven:
         else (price_of(cheap, objective_value(instance, plan)), True)
     )
     if price is None or not price > 0:
-        table = Table.of(cheap, goal_of(cheap), recompute_families(recompute_modes(cheap)))
+        table = Table.of(cheap, goal_of(cheap), recompute_families(cheap))
         why = "its fastest plan takes longer" if quick is False else why_none(table, lambda rows: True)[1]
         text = f"{pool.gpu.name} wins at no price: {why}."
         return BreakEven(**common, break_even=None, wins="never", text=text)

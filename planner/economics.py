@@ -72,7 +72,7 @@ class Economy:
     def take(self, index: Array) -> Economy:
         columns: list[Any] = [getattr(self, f.name) for f in fields(self)]
         taken: list[Any] = [None if column is None else column[index] for column in columns]
-        return Economy(*taken)
+        return type(self)(*taken)
 
     @staticmethod
     def concatenate(parts: list[Economy]) -> Economy:

@@ -20,6 +20,8 @@ from planner.relax import why_none
 from planner.search import Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
 from planner.solution import Reason
+from planner.space.columns import LayerKeys, Pipelines
+from planner.space.layouts import chunk_counts
 from planner.space.values import recompute_families, recompute_modes
 from planner.stages import StagePlan
 
@@ -39,15 +41,32 @@ class Question:
 def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
     """One question for each decision that the problem leaves open."""
     modes = recompute_modes(instance)
-    usual = recompute_families(modes)
+    usual = recompute_families(instance)
     moe = ("ep", "etp") if instance.architecture.moe else ()
     for name in ("num_gpus", "tp", "cp", "pp", "vpp", "dp", *moe, "micro_batch", "zero"):
         if instance.narrowing.open(name):
-            mask = in_families(usual, differs(name, plan.of(name)))
+            differ = differs if name != "vpp" else partial(other_chunks, instance)
+            mask = in_families(usual, differ(name, plan.of(name)))
             yield Question(name, plan.of(name), partial(Plan.of, decision=name), mask)
     mode = mode_of(plan)
     if modes - {mode}:
-        yield Question("recompute", mode, mode_of, in_families(recompute_families(modes - {mode})))
+        yield Question("recompute", mode, mode_of, in_families(recompute_families(instance, modes - {mode})))
+
+
+def other_chunks(instance: Instance, name: str, chosen: int) -> Mask:
+    """`differs` of the chunks of a rank, which also knows the pipelines that cannot have any other number."""
+    layers, usual = instance.architecture.layers, differs(name, chosen)
+    counts = [chunk_counts(instance, pp) for pp in range(1, layers + 1)]
+    may = np.array([False, *(any(vpp != chosen for vpp in of) for of in counts)])
+    plain = np.array([False, *(chosen != 1 and 1 in of for of in counts)])
+
+    def mask(rows: LayerKeys) -> Array | bool:
+        if not isinstance(rows, Pipelines):
+            return True
+        # What does not fill the pipeline is not interleaved.
+        return np.where(rows.filled == 1, may[rows.pp], plain[rows.pp]) & usual(rows)
+
+    return mask
 
 
 def reasons(table: Table, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Reason, ...]:
@@ -97,7 +116,7 @@ def runner_ups(table: Table, plan: Plan) -> tuple[RunnerUp, ...]:
     chosen = instance.pools[plan.of("pool")].gpu.name
     every, permits = dict.fromkeys(pool.gpu.name for pool in instance.pools), instance.narrowing.permits
     names = [name for name in every if name != chosen and permits("gpu", name)]
-    usual = recompute_families(recompute_modes(instance))
+    usual = recompute_families(instance)
     masks = [in_families(usual, of_type(instance, name)) for name in names]
     found = []
     for name, mask, other in zip(names, masks, best_each(table, masks) if masks else (), strict=True):

@@ -14,6 +14,8 @@ from planner.errors import Infeasible
 from planner.explanation import Alone, Answer, ExplainedReason, Explanation, Sureness
 from planner.instance import Instance
 from planner.marginal import moved, moves
+from planner.mixing import alone_note
+from planner.paying import paying_of
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
 from planner.reason_words import days_words, money_words
@@ -22,12 +24,12 @@ from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solution import Conflict, Reason, Solution
 from planner.space.values import recompute_families, recompute_modes
-from planner.variants import best_plan, decided, with_limits
+from planner.variants import best_plan, decided, holds, with_limits
 from planner.what_if import changed, hardware_changes
 from planner.why import answered, parse_question
 
 Progress = Callable[[str], None]
-PARTS = ("why", "limits", "prices", "hardware", "sure")
+PARTS = ("why", "limits", "prices", "paying", "hardware", "sure")
 """Parts of an explanation; each takes several searches."""
 USUAL = 0.9
 """The confidence that is looked at where a problem asks for none."""
@@ -60,9 +62,10 @@ def explained(
         reasons=tuple(with_alone(instance, mine, reason) for reason in reasons),
         limits=tuple(moved(instance, plan, move) for move in limits),
         break_evens=tuple(break_evens(instance, plan)) if "prices" in parts else (),
+        paying=paying_of(instance, plan, problem.fine_tune) if "paying" in parts else None,
         what_ifs=tuple(changed(instance, plan, change) for change in hardware),
         sureness=sureness(instance, plan) if "sure" in parts else Sureness(),
-        notes=(*problem.assumptions, *since(of, instance, plan)),
+        notes=(*problem.assumptions, *alone_note(problem), *since(of, instance, plan)),
     )
 
 
@@ -82,13 +85,14 @@ def answer_to(
     plan = solved(instance, progress)[1]
     progress("looking for the best plan that decides so")
     found = answered(instance, plan, asked, problem.name)
-    return found.model_copy(update={"notes": (*found.notes, *since(of, instance, plan))})
+    notes = (*found.notes, *alone_note(problem), *since(of, instance, plan))
+    return found.model_copy(update={"notes": notes})
 
 
 def solved(instance: Instance, progress: Progress) -> tuple[Table, Plan]:
     """The best plan and the table it was found in. Raises Infeasible."""
     table = Table.of(instance, goal_of(instance), relax.every_family(instance))
-    usual = recompute_families(recompute_modes(instance))
+    usual = recompute_families(instance)
     plan = best(table, in_families(usual), Effort(progress=progress))
     if plan is None:
         raise Infeasible(conflict_words(relax.infeasible(instance)))
@@ -167,7 +171,8 @@ def asked_for(instance: Instance, plan: Plan) -> Iterator[str]:
     if (limits.deadline is None and limits.budget is None) or instance.assume_mfu:
         return
     surer = with_limits(instance, confidence=USUAL)
-    other = best_plan(surer)
+    # Only limits are tighter: a plan that meets them stays the best.
+    other = plan if holds(surer, plan) else best_plan(surer)
     if other is None:
         yield f"No plan meets the limits with {USUAL:.0%}."
     elif other.key == plan.key:
@@ -182,8 +187,7 @@ def asked_for(instance: Instance, plan: Plan) -> Iterator[str]:
 
 def since(of: Solution | None, instance: Instance, plan: Plan) -> tuple[str, ...]:
     """What to know about a solution file whose plan is not today's."""
-    if of is None or not of.plans:
-        return ()
-    if of.plans[0].decisions == answer.decisions(instance, plan):
+    plans = [each for each in of.plans if each.decisions.mixed is None] if of is not None else []
+    if not plans or plans[0].decisions == answer.decisions(instance, plan):
         return ()
     return ("The file's plan is not the one that is found today; today's is explained.",)

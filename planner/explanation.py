@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from planner.payment import Paying
 from planner.solution import Plan, Reason, Report, Scalar, Status
 
 
@@ -111,6 +112,7 @@ class Explanation(Report):
     reasons: tuple[ExplainedReason, ...]
     limits: tuple[LimitMoved, ...] = ()
     break_evens: tuple[BreakEven, ...] = ()
+    paying: Paying | None = None
     what_ifs: tuple[Changed, ...] = ()
     sureness: Sureness = Sureness()
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The cost-time frontier: every plan that no other beats in both days and dollars, and the knee of it."""
+"""The frontier: every plan that no other beats in days, dollars and a third axis, and the knee of it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Literal
 
-from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt
+from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from planner import answer, relax
+from planner import answer, relax, search
+from planner.economics import DAY
 from planner.errors import TimeLimit
+from planner.instance import Instance
+from planner.knee import knee_of, knee_words
+from planner.mixing import alone_note
 from planner.problem import Problem
 from planner.resolve import instance_of
+from planner.search.front import figures, weighing
 from planner.search.front import frontier as find
 from planner.search.goal import Effort, goal_of
+from planner.search.headroom import STEP, frontier_with_headroom, used
 from planner.search.ledger import Ledger
 from planner.search.table import Table
 from planner.solution import SCHEMA_VERSION, Conflict, Plan, Provenance, Report, Status
 from planner.solve import checked
-from planner.space.values import lattice_size, recompute_families, recompute_modes
+from planner.space.values import lattice_size, recompute_families
 
-Axis = Literal["gpus"]
+Axis = Literal["gpus", "energy", "carbon", "headroom"]
+NAMES: dict[Axis, str] = {
+    "gpus": "gpus",
+    "energy": "mwh",
+    "carbon": "tonnes_co2",
+    "headroom": "memory_percent",
+}
+"""What an axis measures, as `Frontier.axes` has it; less of it is better."""
 
 
 class FrontierProof(Report):
@@ -42,6 +55,11 @@ class Frontier(Report):
     status: Status
     """optimal: no other plan belongs here; feasible: the time ran out before that was proved."""
     axes: tuple[str, ...] = ("days", "dollars")
+    """And a third one: gpus, mwh, tonnes_co2, or memory_percent of what a GPU lets processes use."""
+    values: tuple[tuple[float, ...], ...] = ()
+    """What each of the points takes of the axes. Memory is rounded up to whole steps of `headroom_step`."""
+    headroom_step: PositiveInt | None = None
+    """Percentage points in which headroom is told apart, where it is an axis: exact to that."""
     problem: dict[str, JsonValue]
     """The problem in the spelling of its file."""
     provenance: Provenance
@@ -49,7 +67,7 @@ class Frontier(Report):
     knee: NonNegativeInt | None = None
     """Which of the points is the knee."""
     knee_text: str = ""
-    """What a day costs on either side of it."""
+    """What it takes to go on from it along each axis."""
     proof: FrontierProof
     conflict: Conflict | None = None
     """Why there is no plan."""
@@ -71,31 +89,40 @@ def frontier(
     progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None,
     axis: Axis | None = None,
+    step: int = STEP,
 ) -> Frontier:
-    """Every non-dominated plan of a problem.
+    """Every non-dominated plan of a problem. `step`: percentage points in which headroom is told apart.
 
     Raises TimeLimit when `time_limit` seconds pass before any plan is found.
     """
     started = monotonic()
     instance = instance_of(problem)
     effort = Effort(until=None if time_limit is None else started + time_limit, progress=progress)
-    plans, table = find(instance, effort, axis)
-    if not plans and effort.out_of_time:
+    plans, table = plans_of(instance, effort, axis, step)
+    shown = instance if axis == "headroom" else weighing(instance, axis)
+    found = [(taken(instance, plan, axis, step), answer.reported(shown, plan)) for plan in plans]
+    if instance.mixing is not None and axis is None:
+        progress("looking for plans on two pools")
+        found = with_pairs(instance, found, effort)
+    if not found and effort.out_of_time:
         raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
-    points = tuple(answer.reported(instance, plan) for plan in plans)
+    values, points = [of for of, _ in found], tuple(point for _, point in found)
     checked(problem, list(points))
-    families = recompute_families(recompute_modes(instance))
+    families = recompute_families(instance)
     table = table or Table.of(instance, goal_of(instance), families)
     status: Status = "feasible" if effort.out_of_time else "optimal" if points else "infeasible"
-    knee = knee_of([(point.estimate.days, point.estimate.dollars) for point in points])
+    axes = ("days", "dollars") if axis is None else ("days", "dollars", NAMES[axis])
+    knee = knee_of(values)
     return Frontier(
         status=status,
-        axes=("days", "dollars") if axis is None else ("days", "dollars", axis),
+        axes=axes,
+        values=tuple(values),
+        headroom_step=step if axis == "headroom" else None,
         problem=problem.as_written(),
         provenance=answer.provenance(problem.problem_hash, problem.files),
         points=points,
         knee=knee,
-        knee_text="" if knee is None else knee_words(points, knee),
+        knee_text="" if knee is None else knee_words(values, axes, knee),
         proof=FrontierProof(
             lattice=lattice_size(instance),
             valid=Ledger.of(table, families).valid,
@@ -103,37 +130,40 @@ def frontier(
             seconds=monotonic() - started,
         ),
         conflict=relax.infeasible(instance) if status == "infeasible" else None,
-        notes=problem.assumptions,
+        notes=(*problem.assumptions, *(alone_note(problem) if axis else ())),
     )
 
 
-def knee_of(points: list[tuple[float, float]]) -> int | None:
-    """The point farthest below the straight line between the ends, both axes scaled to their range.
-
-    None with fewer than three points. Points are quickest first; those that a third axis adds above the
-    line are never the knee.
-    """
-    if len(points) < 3:
-        return 0 if points else None
-    days, dollars = ([point[axis] for point in points] for axis in (0, 1))
-    wide, high = max(days) - min(days), max(dollars) - min(dollars)
-    if not wide or not high:
-        return 0
-    below = [1 - (d - min(days)) / wide - (c - min(dollars)) / high for d, c in points]
-    return max(range(len(points)), key=lambda i: below[i])
+def plans_of(
+    instance: Instance, effort: Effort, axis: Axis | None, step: int
+) -> tuple[list[search.Plan], Table | None]:
+    """The plans of the frontier, quickest first, and the table they were found in."""
+    if axis == "headroom":
+        return frontier_with_headroom(instance, effort, step)
+    return find(instance, effort, axis)
 
 
-def knee_words(points: tuple[Plan, ...], knee: int) -> str:
-    """What the next quicker and the next cheaper plan would cost a day."""
-    if len(points) < 3:
-        return ""
-    at, parts = points[knee].estimate, []
-    if knee > 0:
-        quick = points[knee - 1].estimate
-        saved, more = at.days - quick.days, quick.dollars - at.dollars
-        parts.append(f"ending {saved:.1f} days sooner costs ${more / saved:,.0f} a day")
-    if knee + 1 < len(points):
-        cheap = points[knee + 1].estimate
-        later, less = cheap.days - at.days, at.dollars - cheap.dollars
-        parts.append(f"waiting {later:.1f} days more saves only ${less / later:,.0f} a day")
-    return f"Knee at {at.days:.1f} days and ${at.dollars:,.0f}: {', '.join(parts)}."
+def with_pairs(
+    instance: Instance, found: list[tuple[tuple[float, ...], Plan]], effort: Effort
+) -> list[tuple[tuple[float, ...], Plan]]:
+    """The frontier in days and dollars with plans on two pools in it."""
+    from planner.mixed import front_of_pairs
+    from planner.mixed.answer import reported
+
+    known = tuple((days * DAY, dollars) for (days, dollars), _ in found)
+    pairs = front_of_pairs(instance, known, effort).plans
+    every = found + [((of.seconds / DAY, of.dollars), reported(instance, of)) for of in pairs]
+    ordered: list[tuple[tuple[float, ...], Plan]] = []
+    for each in sorted(every, key=lambda of: of[0]):
+        if not ordered or each[0][1] < ordered[-1][0][1]:
+            ordered.append(each)
+    return ordered
+
+
+def taken(instance: Instance, plan: search.Plan, axis: Axis | None, step: int) -> tuple[float, ...]:
+    """What a plan takes of each axis, in the units of `Frontier.axes`."""
+    if axis == "headroom":
+        seconds, dollars = figures(instance, plan)
+        return seconds / DAY, dollars, float(used(instance, plan, step))
+    seconds, dollars, *third = figures(instance, plan, axis)
+    return seconds / DAY, dollars, *(value / 1e3 if axis == "energy" else value for value in third)

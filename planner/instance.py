@@ -12,6 +12,7 @@ from costmodel.architecture import Architecture
 from costmodel.run import Fabric
 from costmodel.stack import Stack
 from hardware.accelerator import Accelerator
+from planner.mixing import FORMS, Form
 from planner.requirements import Requirement
 from planner.site import Site
 
@@ -105,6 +106,15 @@ class Narrowing:
 
 
 @dataclass(frozen=True, slots=True)
+class Mixing:
+    """Plans may use two pools at once."""
+
+    link: float
+    """bytes/s one way that each GPU has to GPUs of another pool."""
+    forms: tuple[Form, ...] = FORMS
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """A problem ready to search."""
 
@@ -124,10 +134,14 @@ class Instance:
     lexicographic: bool = True
     narrowing: Narrowing = field(default_factory=Narrowing)
     framework: str = "any"
+    own_stack: bool = False
+    """The stack is the framework's own: the problem names no other."""
     per_stage_recompute: bool = True
     assume_mfu: float | None = None
     nominal_parameters: float | None = None
     """Parameters of the 6*P*D arithmetic under `assume_mfu`; the model's active ones if none."""
+    mixing: Mixing | None = None
+    """None: every plan stays within one pool."""
     saves: bool = False
     """The run ends with a checkpoint that is waited for: the next phase starts from it."""
     derived: dict[str, Any] = field(default_factory=dict[str, Any], init=False, compare=False, repr=False)

@@ -18,6 +18,7 @@ from costmodel.stage import StageRates
 from costmodel.step import assumed_rates
 from planner.bound.compute import KeyCost, compute_bound
 from planner.bound.mix import LayerMix
+from planner.frameworks.rules import even_stages
 from planner.instance import Instance
 from planner.space.columns import ALL, SELECTIVE, Candidates, Groups, LayerKeys, families
 from planner.space.values import layer_keys, selective_modules
@@ -40,6 +41,11 @@ def gather(record: T, index: Array) -> T:
     )
 
 
+def layer_mix(instance: Instance) -> LayerMix:
+    """The layers of an instance's model as bounds see them."""
+    return LayerMix.of(instance.architecture, even_stages(instance))
+
+
 def run_of(instance: Instance, pool: int, family: int, **columns: Any) -> Run:
     """The cost model's noun for rows that share a pool and a recompute family."""
     selective = family == SELECTIVE
@@ -50,7 +56,9 @@ def run_of(instance: Instance, pool: int, family: int, **columns: Any) -> Run:
         stack=calibrated_stack(instance.stack, instance.pools[pool].gpu),
         seq_len=instance.seq_len,
         precision=instance.precision,
-        recompute_modules=selective_modules(instance.architecture) if selective else frozenset[str](),
+        recompute_modules=selective_modules(instance.architecture, instance.framework)
+        if selective
+        else frozenset[str](),
         **columns,
     )
 
@@ -83,7 +91,7 @@ class KeyBook:
         keys, costs = layer_keys(instance, recompute), {}
         place = np.zeros(len(keys), dtype=np.int64)
         parts = {name: np.zeros(len(keys)) for name in ("total", "cheapest", "usual", "ends", "per_token")}
-        mix = LayerMix.of(instance.architecture)
+        mix = layer_mix(instance)
         for pool, family, rows in families(keys):
             # Families list the same keys in the same order.
             place[rows] = np.arange(len(rows))
@@ -119,7 +127,7 @@ class KeyBook:
 
         `slowest` and `extra` are what their pipelines take at least within memory.
         """
-        mix, most = LayerMix.of(self.instance.architecture), 1
+        mix, most = layer_mix(self.instance), 1
         chunks: Any = 1
         if isinstance(rows, Candidates):
             most, chunks = rows.vpp, rows.vpp

@@ -24,7 +24,7 @@ from planner.search import Table, goal_of
 from planner.search.rows import memory_limits
 from planner.space.columns import ALL, NONE, SELECTIVE, SOME, Candidates, Groups
 from planner.space.layouts import expand
-from planner.space.values import recompute_families, recompute_modes, selective_modules
+from planner.space.values import recompute_families, selective_modules
 
 Array = NDArray[Any]
 GIB = 2**30
@@ -57,7 +57,7 @@ class Listed:
 
 def listed(instance: Instance) -> Iterator[Listed]:
     """All candidates that satisfy the limits, a block at a time."""
-    book = KeyBook.of(instance, recompute_families(recompute_modes(instance)))
+    book = KeyBook.of(instance, recompute_families(instance))
     for some in promising_groups(instance):
         for start in range(0, len(some), GROUPS):
             rows = expand(instance, some.take(slice(start, start + GROUPS)))
@@ -67,7 +67,7 @@ def listed(instance: Instance) -> Iterator[Listed]:
 
 def promising_groups(instance: Instance) -> Iterator[Groups]:
     """Layouts that could meet deadline, budget and memory: of the others not even a bound does."""
-    families = recompute_families(recompute_modes(instance))
+    families = recompute_families(instance)
     every = Table.of(instance, goal_of(instance), families)
     keys = np.flatnonzero(every.least_of_keys().within)
     for start in range(0, len(keys), KEYS):
@@ -142,7 +142,8 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
     hidden = ("pool", "family", "key", "pipeline", "filled", "m_low", "m_high")
     decided = [f.name for f in fields(Candidates) if f.name not in hidden]
     columns = {name: getattr(of.rows, name).tolist() for name in decided}
-    modules = sorted(selective_modules(instance.architecture)) if of.recompute == "selective" else []
+    named = selective_modules(instance.architecture, instance.framework)
+    modules = sorted(named) if of.recompute == "selective" else []
     gpus, micro_batches, pools = of.rows.num_gpus.tolist(), of.rows.m_high.tolist(), of.rows.pool.tolist()
     totals = (of.economy.seconds(of.step), of.economy.dollars(of.step))
     figures = zip(*(column.tolist() for column in (of.step, *totals, of.memory)), strict=True)

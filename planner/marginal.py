@@ -9,13 +9,20 @@ from typing import Any
 import numpy as np
 
 from planner.account import Account, effect_of
-from planner.economics import DAY, Economy, within
+from planner.economics import DAY, Economy
 from planner.explanation import LimitMoved
 from planner.instance import Instance
 from planner.reason_words import money_words
-from planner.search import Plan
-from planner.search.rows import memory_limit
-from planner.variants import best_plan, decided_otherwise, objective_value, with_limits, with_pool
+from planner.search import Plan, goal_of
+from planner.variants import (
+    best_plan,
+    decided_otherwise,
+    holds,
+    objective_value,
+    only,
+    with_limits,
+    with_pool,
+)
 
 SHORT = 5 * DAY
 """Deadlines below this are moved by an hour, others by a day."""
@@ -40,6 +47,8 @@ class Move:
     """How far it moved, in `unit`."""
     unit: str
     instance: Instance
+    lets_in: tuple[int, Instance] | None = None
+    """Where that is an instance: what a looser limit lets in, and the place of its first pool here."""
 
 
 def moves(instance: Instance) -> Iterator[Move]:
@@ -111,6 +120,7 @@ def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
         gpus = pool.fabric.gpus_per_node
         what = f"{gpus} {'more' if sign > 0 else 'fewer'} {pool.gpu.name} ({new} nodes)"
         changed = with_pool(instance, index, max_nodes=new)
+        lets_in = index, only(instance, index, min_nodes=new, max_nodes=new)
         yield Move(
             f"hardware.{index}.nodes",
             f"{pool.gpu.name} nodes",
@@ -121,6 +131,7 @@ def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
             1.0,
             "node",
             changed,
+            lets_in,
         )
 
 
@@ -151,6 +162,7 @@ def _batch(instance: Instance, sign: int) -> Iterator[Move]:
             abs(new - old),
             "sequence",
             replace(instance, max_batch=new),
+            (0, replace(instance, min_batch=old + 1, max_batch=new)),
         )
 
 
@@ -163,8 +175,7 @@ def moved(instance: Instance, plan: Plan, move: Move) -> LimitMoved:
         "from_value": move.old,
         "to_value": move.new,
     }
-    # A tighter limit that the best plan meets leaves it the best.
-    other = plan if not move.loosened and holds(move.instance, plan) else best_plan(move.instance)
+    other = best_there(instance, plan, move)
     if other is None:
         text = f"{capital(move.what)} leaves no plan."
         return LimitMoved(**common, binds=True, feasible=False, text=text)
@@ -185,16 +196,30 @@ def moved(instance: Instance, plan: Plan, move: Move) -> LimitMoved:
     )
 
 
-def holds(instance: Instance, plan: Plan) -> bool:
-    """Whether a plan is within the limits of an instance."""
-    pool, row = instance.pools[plan.of("pool")], plan.row
-    batch = plan.of("m_high") * plan.of("micro_batch") * plan.of("dp")
-    return bool(
-        within(instance.limits, Economy.of(instance, row), np.array([plan.step]))[0]
-        and plan.memory <= memory_limit(instance, plan.of("pool"))
-        and plan.of("num_gpus") <= pool.max_nodes * pool.fabric.gpus_per_node
-        and instance.min_batch <= batch <= instance.max_batch
-    )
+def best_there(instance: Instance, plan: Plan, move: Move) -> Plan | None:
+    """The best plan where a limit has moved.
+
+    A tighter limit that the plan meets leaves it the best; a looser one can only put another plan first that
+    it lets in, and nothing worse than the plan is looked at.
+    """
+    if not move.loosened:
+        return plan if holds(move.instance, plan) else best_plan(move.instance)
+    value = objective_value(instance, plan)
+    if move.lets_in is None:
+        return best_plan(move.instance, value)
+    index, part = move.lets_in
+    other = best_plan(part, value)
+    if other is None:
+        return plan
+    other = replace(other, row=replace(other.row, pool=other.row.pool + index))
+    first, second = (keys_of(move.instance, each) for each in (plan, other))
+    return other if first != second and second < first else plan
+
+
+def keys_of(instance: Instance, plan: Plan) -> tuple[float, ...]:
+    """Sort keys of a plan, to nine digits."""
+    keys = goal_of(instance).keys(Economy.of(instance, plan.row), np.array([plan.step]))
+    return tuple(float(f"{float(key[0]):.9g}") for key in keys)
 
 
 def sentence(move: Move, effect: dict[str, float], binds: bool, theirs: Account) -> str:
@@ -205,12 +230,18 @@ def sentence(move: Move, effect: dict[str, float], binds: bool, theirs: Account)
 
 
 def saving(effect: dict[str, float]) -> str:
-    """What changes, money first: saves $31,204, 0.98 days longer."""
+    """What changes, money first: saves $31,204 and 0.98 days; costs $5,000 more and saves 0.50 days."""
     days, cost = effect["days"], effect["dollars"]
-    time = f"{'saves' if days < 0 else 'takes'} {abs(days):.2f} {'days' if days < 0 else 'days more'}"
-    money = f"{'saves' if cost < 0 else 'costs'} ${abs(cost):,.0f}{'' if cost < 0 else ' more'}"
-    said = [text for text, size in ((money, abs(cost) >= 0.5), (time, abs(days) >= 0.005)) if size]
-    return " and ".join(said) or money_words(cost)
+    money, time = f"${abs(cost):,.0f}", f"{abs(days):.2f} days"
+    if abs(cost) < 0.5 and abs(days) < 0.005:
+        return money_words(cost)
+    if abs(days) < 0.005:
+        return f"saves {money}" if cost < 0 else f"costs {money} more"
+    if abs(cost) < 0.5:
+        return f"saves {time}" if days < 0 else f"takes {time} more"
+    if (cost < 0) == (days < 0):
+        return f"saves {money} and {time}" if cost < 0 else f"costs {money} and {time} more"
+    return f"saves {money} and takes {time} more" if cost < 0 else f"costs {money} more and saves {time}"
 
 
 def capital(text: str) -> str:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from costmodel.stack import stack_names
 from planner import units
 from planner.errors import Refused, nearest, shown
+from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.quantities import Strict
 
 RECOMPUTE = ("none", "selective", "full")
-FRAMEWORKS = ("megatron", "any")
+DEFAULT_STACK = "megatron-core"
+"""The software profile where neither a profile nor a framework is named: today's Megatron-Core."""
 
 
-def _choices(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def choices(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """One value or a list of allowed values, as a sorted tuple without repeats."""
 
     def parse(value: Any) -> Any:
@@ -63,12 +65,15 @@ def _sizes(schema: dict[str, Any]) -> Any:
 
 
 Sizes = Annotated[
-    tuple[int, ...], BeforeValidator(_choices(units.count)), _sizes({"type": "integer", "minimum": 1})
+    tuple[int, ...], BeforeValidator(choices(units.count)), _sizes({"type": "integer", "minimum": 1})
 ]
-ZeroStages = Annotated[tuple[int, ...], BeforeValidator(_choices(_zero)), _sizes({"enum": [0, 1, 2, 3]})]
+ZeroStages = Annotated[tuple[int, ...], BeforeValidator(choices(_zero)), _sizes({"enum": [0, 1, 2, 3]})]
 Recompute = Annotated[
-    tuple[str, ...], BeforeValidator(_choices(one_of(RECOMPUTE))), _sizes({"enum": list(RECOMPUTE)})
+    tuple[str, ...], BeforeValidator(choices(one_of(RECOMPUTE))), _sizes({"enum": list(RECOMPUTE)})
 ]
+
+
+Framework = Literal["megatron", "torchtitan", "deepspeed", "nanotron", "any"]
 
 
 class Search(Strict):
@@ -96,12 +101,34 @@ class Search(Strict):
     """Sharding stages."""
     recompute: Recompute | None = None
     """none, selective (by module), full."""
-    framework: Annotated[Literal["megatron", "any"], BeforeValidator(one_of(FRAMEWORKS))] = "megatron"
-    """Only plans that this framework can launch."""
+    framework: Annotated[Framework, BeforeValidator(one_of((*FRAMEWORKS, ANY)))] = "megatron"
+    """Only plans that this framework can launch, so that each can be exported to it; `any` removes none."""
     stack: Annotated[str | None, BeforeValidator(_stack)] = Field(default=None)
-    """Software profile that predicts times and bytes (`planner catalogue profiles`)."""
+    """Software profile that predicts times and bytes (`planner catalogue profiles`); the framework's unless
+    given."""
     per_stage_recompute: bool | None = None
     """Whether stages may recompute different numbers of layers; as the framework can, unless given."""
+
+    @model_validator(mode="after")
+    def _launchable(self) -> Search:
+        rules = framework_of(self.framework)
+        if self.per_stage_recompute and rules is not None and rules.recompute != "stage":
+            found = f"found true, and {self.framework} recomputes the same number of layers on every stage"
+            raise Refused(found, "false, or `framework: any`", "", ("per_stage_recompute",))
+        return self
+
+    @property
+    def profile(self) -> str:
+        """The software profile that predicts times and bytes."""
+        return self.stack or profile_of(self.framework, DEFAULT_STACK)
+
+    @property
+    def by_stage(self) -> bool:
+        """Whether stages may recompute different numbers of layers."""
+        if self.per_stage_recompute is not None:
+            return self.per_stage_recompute
+        rules = framework_of(self.framework)
+        return rules is None or rules.recompute == "stage"
 
     @property
     def allowed(self) -> dict[str, tuple[int | str, ...]]:
@@ -120,3 +147,18 @@ class Search(Strict):
             "recompute",
         )
         return {name: values for name in names if (values := getattr(self, name)) is not None}
+
+
+def software_words(search: Search) -> list[str]:
+    """Which software a framework's plans are priced as, where that is not what goes without saying."""
+    rules = framework_of(search.framework)
+    if search.framework == FRAMEWORKS[0]:
+        return []
+    if rules is None:
+        return [f"Plans are for any framework, and priced with the profile {search.profile}."]
+    words = f"Only what {rules.title} can launch is planned, and priced with the profile {search.profile}"
+    if search.stack is None and rules.split_profile is not None:
+        words += (
+            f"; what splits the model is other code, which `search: {{stack: {rules.split_profile}}}` prices"
+        )
+    return [f"{words}."]

@@ -9,7 +9,7 @@ from planner.economics import DAY
 from planner.instance import Instance, Limits
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.solution import Nearest
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 
 HALVINGS = 12
 """Of the bracket around the least share: to 1/4096 of it."""
@@ -26,7 +26,7 @@ def nearest_miss(instance: Instance) -> Nearest | None:
     if limits.deadline is None and limits.budget is None:
         return None
     free = replace(limits, deadline=None, budget=None)
-    table = Table.of(instance, goal_of(instance, free), recompute_families(recompute_modes(instance)))
+    table = Table.of(instance, goal_of(instance, free), recompute_families(instance))
     low, high, plan = 0.0, FARTHEST, _within(table, limits, FARTHEST)
     if plan is None:
         return None

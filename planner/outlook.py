@@ -30,6 +30,7 @@ class Outlook:
     instance: Instance
     pool: Pool
     num_gpus: int
+    dp: int
     steps: float
     step: float
     losses: Goodput
@@ -41,7 +42,7 @@ class Outlook:
         num_gpus, dp = int(row.num_gpus[0]), plan.of("dp")
         batch = plan.of("micro_batch") * plan.of("m_high") * dp
         steps = instance.tokens / (batch * instance.seq_len)
-        return cls(instance, pool, num_gpus, steps, plan.step, losses_of(pool, num_gpus, dp))
+        return cls(instance, pool, num_gpus, dp, steps, plan.step, losses_of(pool, num_gpus, dp))
 
     @property
     def seconds(self) -> float:

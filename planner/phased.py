@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from time import monotonic
 
 from planner import answer, solution
@@ -15,15 +16,18 @@ from planner.phases import ResolvedPhase
 from planner.problem import Problem
 from planner.relax import LIMITS, days_words, dollar_words, enough, limited, relaxation, without
 from planner.resolve import instance_of, whole_instance
+from planner.same_job import goes_on
 from planner.search import Effort
 from planner.search.ledger import Ledger
 from planner.solution import Conflict, PhasedRun, PhasePlan, Relaxation, Slack, Solution
-from planner.space.values import lattice_size, recompute_families, recompute_modes
+from planner.space.values import lattice_size, recompute_families
 from planner.together import Together, Whole
 from planner.validate import violations
 from planner.validate_phases import wrong_together
 
 TERM: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
+SURE = 1e-9
+"""Of the objective: a smaller gap is rounding."""
 NEAR = 3
 """Other numbers of nodes that are told of."""
 
@@ -44,13 +48,13 @@ def solve_phases(
     best, others = search.best()
     if best is None and effort.out_of_time:
         raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
-    proof = proved(search, best, started)
+    proof = proved(search, best, others, started)
     run = None if best is None else reported(search, parts, best, others)
     if run is not None:
         checked(problem, problems, run)
     longest = None if run is None else max(run.phases, key=lambda phase: phase.days).plan
     return Solution(
-        status="infeasible" if run is None else "feasible" if effort.out_of_time else "optimal",
+        status="infeasible" if run is None else "optimal" if proof.gap <= SURE else "feasible",
         problem=problem.as_written(),
         provenance=answer.provenance(problem.problem_hash, problem.files),
         plans=() if longest is None else (longest,),
@@ -72,12 +76,25 @@ def checked(problem: Problem, problems: list[Problem], run: PhasedRun) -> None:
         raise AssertionError(f"the validator refuses a run in phases: {'; '.join(wrong)}")
 
 
-def proved(search: Together, best: Whole | None, started: float) -> solution.Proof:
+def gap_of(search: Together, best: Whole, others: list[Whole]) -> float:
+    """How far the run can be from the best, as a share of it.
+
+    Out of time, from what each phase takes at least. Else a better run could only have phases go on in a
+    layout that is the best of none of them: it would save some changes of phase at most.
+    """
+    if search.effort.out_of_time:
+        floor = search.floor()
+    else:
+        floor = min(search.value(of.least) for of in others if search.inside(of.place, of.least))
+    return max(0.0, 1 - floor / search.value(best.totals))
+
+
+def proved(search: Together, best: Whole | None, others: list[Whole], started: float) -> solution.Proof:
     """What was looked at: candidates of all phases."""
     counts = dict.fromkeys(("lattice", "valid", "feasible", "screened", "bounded"), 0)
     rejected: dict[str, int] = {}
     for phase, instance in enumerate(search.phases):
-        ledger = Ledger.of(search.tables[phase], recompute_families(recompute_modes(instance)))
+        ledger = Ledger.of(search.tables[phase], recompute_families(instance))
         counts["lattice"] += lattice_size(instance)
         for name in ("valid", "feasible", "screened", "bounded"):
             counts[name] += getattr(ledger, name)
@@ -88,10 +105,7 @@ def proved(search: Together, best: Whole | None, started: float) -> solution.Pro
                 # The phases' own limits are what the best run leaves them, not what the problem says.
                 counts["bounded"] += number
                 counts["feasible"] += number
-    gap = 0.0
-    if best is not None and search.effort.out_of_time:
-        value = search.value(best.totals)
-        gap = max(0.0, 1 - search.floor() / value)
+    gap = 0.0 if best is None else gap_of(search, best, others)
     return solution.Proof(
         **counts, solved=search.effort.solved, gap=gap, seconds=monotonic() - started, rejected=rejected
     )
@@ -101,18 +115,20 @@ def reported(
     search: Together, parts: tuple[ResolvedPhase, ...], best: Whole, others: list[Whole]
 ) -> PhasedRun:
     """A run in phases as the solution file has it."""
-    seconds, alone = search.phase_seconds(best.plans), [replace(of, saves=False) for of in search.phases]
+    seconds, alone = list(best.seconds), [replace(of, saves=False) for of in search.phases]
     plans = [of_phase(answer.reported(of, plan)) for of, plan in zip(alone, best.plans, strict=True)]
+    going = [False, *(goes_on(*pair) for pair in pairwise(zip(alone, best.plans, strict=True)))]
     phases = tuple(
-        PhasePlan(name=part.name, tokens=part.tokens, seq_len=part.seq_len, days=took / DAY, plan=plan)
-        for part, took, plan in zip(parts, seconds, plans, strict=True)
+        PhasePlan(
+            name=part.name, tokens=part.tokens, seq_len=part.seq_len, days=took / DAY, goes_on=on, plan=plan
+        )
+        for part, took, on, plan in zip(parts, seconds, going, plans, strict=True)
     )
     ahead = [Outlook.of(of, plan) for of, plan in zip(alone, best.plans, strict=True)]
-    saving = sum(seconds) - sum(each.seconds for each in ahead)
-    starting = sum(float(each.losses.startup) for each in ahead[1:])
-    ideal = sum(each.steps * each.step for each in ahead) + saving + starting
+    extra = (sum(seconds) - sum(each.seconds for each in ahead)) / DAY
+    switching = extra * DAY + sum(float(each.losses.startup) for each in ahead[1:])
+    ideal = sum(each.steps * each.step for each in ahead) + switching
     bands = [plan.estimate.interval_80_days for plan in plans]
-    extra = saving / DAY
     known = [band for band in bands if band is not None]
     first = plans[0].decisions
     return PhasedRun(
@@ -123,15 +139,32 @@ def reported(
         dollars=best.totals["cost"],
         ideal_days=ideal / DAY,
         goodput=sum(each.steps * each.step for each in ahead) / sum(seconds),
-        switching_hours=(saving + starting) / 3600,
+        switching_hours=max(switching, 0.0) / 3600,
         interval_80_days=(sum(low for low, _ in known) + extra, sum(high for _, high in known) + extra)
         if len(known) == len(bands)
         else None,
         energy=meter(ahead, seconds),
         slack=slack(search, best, ahead[0]),
         phases=phases,
-        texts=tuple(compared(search, best, other) for other in nearest(search, best, others)),
+        texts=(
+            *going_on(phases),
+            *(compared(search, best, other) for other in nearest(search, best, others)),
+        ),
     )
+
+
+def going_on(phases: tuple[PhasePlan, ...]) -> list[str]:
+    """Phases that need no start of their own, and how a launch says so."""
+    told = []
+    for before, phase in pairwise(phases):
+        if phase.goes_on:
+            batches = [each.plan.decisions.global_batch for each in (before, phase)]
+            grows = f"only the batch grows, from {batches[0]} to {batches[1]} sequences (Megatron-LM: "
+            grows = f"{grows}--rampup-batch-size)" if batches[0] < batches[1] else "nothing changes"
+            told.append(
+                f"{phase.name} goes on in the job of {before.name}, without a save and a start: {grows}."
+            )
+    return told
 
 
 def of_phase(plan: solution.Plan) -> solution.Plan:
@@ -172,9 +205,11 @@ def slack(search: Together, best: Whole, ahead: Outlook) -> dict[str, Slack]:
 
 
 def nearest(search: Together, best: Whole, others: list[Whole]) -> list[Whole]:
-    """The next best places."""
+    """The next best places; those within the limits first."""
     rest = [other for other in others if other.place != best.place]
-    return sorted(rest, key=lambda other: search.value(other.totals))[:NEAR]
+    return sorted(rest, key=lambda of: (not search.inside(of.place, of.totals), search.value(of.totals)))[
+        :NEAR
+    ]
 
 
 def compared(search: Together, best: Whole, other: Whole) -> str:

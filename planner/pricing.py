@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
-from costmodel.money import Ownership, Tariff, owned_price
+from costmodel.money import Kind, Ownership, Tariff, owned_price
 from hardware.accelerator import Accelerator
 from hardware.site import site_purchase, site_reliability
 from planner.errors import Refused
@@ -15,7 +15,7 @@ from planner.power import Power
 from planner.quantities import Dollars, Duration, Fraction, Price, Strict
 from planner.site_units import Lifetime, Yearly
 
-KINDS = ("on_demand", "reserved", "spot", "owned")
+KINDS: tuple[Kind, ...] = ("on_demand", "reserved", "spot", "owned")
 RENTED = ("on_demand", "reserved", "spot")
 ALL = "all"
 KEYS = {
@@ -35,8 +35,8 @@ KEYS = {
 DAY = 86400.0
 
 
-class Pricing(Strict):
-    """How GPUs are paid for."""
+class Offer(Strict):
+    """One way to pay for GPUs."""
 
     kind: Annotated[Literal["on_demand", "reserved", "spot", "owned"], BeforeValidator(one_of(KINDS))]
     """on_demand, reserved, spot or owned."""
@@ -69,11 +69,13 @@ class Pricing(Strict):
         return {"kind": data} if isinstance(data, str) else data
 
     @model_validator(mode="after")
-    def _belongs(self) -> Pricing:
+    def _belongs(self) -> Self:
         for key, kinds in KEYS.items():
             if getattr(self, key) is not None and self.kind not in kinds:
                 found = f"{key} is given, but the kind is {self.kind}"
                 raise Refused(found, f"{key} only with {' or '.join(kinds)}", "", (key,))
+        if self.lost_a_month == 1:
+            raise Refused("found 1", "a share below 1: 0.2, 20%", "", ("lost_a_month",))
         if self.busy == 0:
             raise Refused("found 0", "a share above 0", "", ("busy",))
         return self
@@ -124,6 +126,25 @@ class Pricing(Strict):
             pue=power.pue,
             price_per_kwh=power.electricity,
         )
+
+
+class Pricing(Offer):
+    """How GPUs are paid for, and what else is offered."""
+
+    instead: tuple[Offer, ...] = ()
+    """Other offers, with the keys of this section, for `planner explain --part paying` to compare."""
+
+    @model_validator(mode="after")
+    def _once_each(self) -> Pricing:
+        kinds = [self.kind, *(offer.kind for offer in self.instead)]
+        for index, kind in enumerate(kinds[1:]):
+            if kind in kinds[: index + 1]:
+                raise Refused(f"{kind} is there twice", "each kind once", "", ("instead", index))
+        return self
+
+    def offer_of(self, kind: Kind) -> Offer | None:
+        """The offer of one kind, where there is one."""
+        return next((offer for offer in (self, *self.instead) if offer.kind == kind), None)
 
 
 def price_words(gpu: Accelerator, tariff: Tariff, assumed: bool) -> str:

@@ -30,8 +30,10 @@ from planner import overrides as settings
 from planner import patterns
 from planner.complaints import invalid_input
 from planner.errors import InvalidInput, Refused, shown
+from planner.fine_tune import FineTune
+from planner.mixing import Mixing, refuse_mixing
 from planner.model import Model
-from planner.narrowing import Search, one_of
+from planner.narrowing import Search, one_of, software_words
 from planner.objective import Limits, Objective
 from planner.phases import Phases, ResolvedPhase, resolved_phases
 from planner.pool import Pool
@@ -135,7 +137,7 @@ class Problem(Strict):
     training: Training
     """Tokens, sequence length, batch, precision."""
     hardware: Annotated[tuple[Pool, ...], BeforeValidator(_pools), Field(json_schema_extra=_one_or_several)]
-    """Pools of GPUs; a plan uses one of them."""
+    """Pools of GPUs; a plan uses one of them, or two where `mixing` lets it."""
     limits: Limits = Limits()
     """Deadline, budget, memory headroom."""
     objective: Objective = Objective.model_validate("cost")
@@ -148,8 +150,12 @@ class Problem(Strict):
     """How GPUs are paid for: on_demand, reserved, spot or owned, for all pools or by GPU."""
     power: Power | None = None
     """What nodes draw, the data centre's PUE, and the grid."""
+    fine_tune: FineTune | None = None
+    """A fine-tune of the model, for `planner explain --part paying` to say how many cost as much as the run."""
     phases: Phases = ()
     """Parts of the run, in order, each with its own batch, sequence length and plan, on the same nodes."""
+    mixing: Mixing | None = None
+    """Plans on two pools at once, as `{network: 25 GB/s}`: pipeline stages or replicas on each."""
     assume_mfu: Annotated[float | None, BeforeValidator(_mfu)] = Field(default=None)
     """Skip the cost model for time: t = 6*P*D / (GPUs * peak * MFU), as in planning on paper."""
     search: Search = Search()
@@ -188,6 +194,8 @@ class Problem(Strict):
         except Refused as refused:
             raise refused.below("phases") from None
         self._sites = sites_of(self)
+        if self.mixing is not None:
+            refuse_mixing(self)
         return self
 
     def resolved_phases(self) -> tuple[ResolvedPhase, ...]:
@@ -219,8 +227,9 @@ class Problem(Strict):
     @property
     def problem_hash(self) -> str:
         """SHA-256 over every field and every fact it resolves to, however the file spelled them."""
+        apart = {"name", "scenarios", "time_limit", "fine_tune", *(() if self.mixing else ("mixing",))}
         resolved = {
-            "problem": self.model_dump(mode="json", exclude={"name", "scenarios", "time_limit"}),
+            "problem": self.model_dump(mode="json", exclude=apart),
             "architecture": self.model.architecture.model_dump(mode="json"),
             "accelerators": [pool.accelerator.model_dump(mode="json") for pool in self.hardware],
         }
@@ -251,6 +260,7 @@ class Problem(Strict):
             for pool in self.hardware
             if pool.accelerator.calibration is not None
         ]
+        notes += software_words(self.search)
         if self.assume_mfu is not None:
             notes.append(
                 f"Time follows from an assumed MFU of {self.assume_mfu:.1%}, not from the cost model."

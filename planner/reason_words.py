@@ -61,10 +61,13 @@ def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
 
 
 def change_words(effect: dict[str, float]) -> str:
-    """The effect of an alternative as a clause."""
-    memory = f"{abs(effect['memory_gib']):.1f} GiB {'more' if effect['memory_gib'] > 0 else 'less'}"
-    figures = f"{days_words(effect['days'])}, {money_words(effect['dollars'])}"
-    return f"{figures}, MFU {effect['mfu'] * 100:+.2f} points, {memory}"
+    """The effect of an alternative as a clause; what rounds to nothing is left out."""
+    said = [days_words(effect["days"]), money_words(effect["dollars"])]
+    if abs(effect["mfu"]) >= 5e-5:
+        said.append(f"MFU {effect['mfu'] * 100:+.2f} points")
+    if abs(effect["memory_gib"]) >= 0.05:
+        said.append(f"{abs(effect['memory_gib']):.1f} GiB {'more' if effect['memory_gib'] > 0 else 'less'}")
+    return ", ".join(said)
 
 
 def days_words(days: float) -> str:

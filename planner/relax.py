@@ -14,9 +14,11 @@ from planner.answer import GIB, surely
 from planner.choose import conflict
 from planner.economics import DAY
 from planner.evaluate import evaluate
+from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits, Term
 from planner.keybook import with_vpp
 from planner.looser import looser
+from planner.other_frameworks import FRAMEWORK, others, removes_keys, with_framework, without_memory_limit
 from planner.outlook import TB, Outlook
 from planner.required import requirements_of, without_requirements
 from planner.requirements import texts
@@ -45,7 +47,7 @@ Optimum = Callable[[Instance, Limits, Term, "Mask | None"], "Plan | None"]
 
 def optimum(instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None) -> Plan | None:
     """The best plan of a single objective within limits, in a table of its own."""
-    families = every_family(instance) if mask else recompute_families(recompute_modes(instance))
+    families = every_family(instance) if mask else recompute_families(instance)
     return best(Table.of(instance, goal_of(instance, limits, objective), families), mask, Effort())
 
 
@@ -66,7 +68,8 @@ def cheapest(
 def every_family(instance: Instance) -> tuple[int, ...]:
     """The recompute families that cover the allowed modes, and those that cover a part of them."""
     modes = recompute_modes(instance)
-    parts = [recompute_families(modes), *(recompute_families(frozenset({mode})) for mode in sorted(modes))]
+    alone = (recompute_families(instance, frozenset({mode})) for mode in sorted(modes))
+    parts = [recompute_families(instance), *alone]
     return tuple(sorted({family for part in parts for family in part}))
 
 
@@ -123,6 +126,8 @@ def limited(instance: Instance, limits: Limits) -> list[str]:
 
 def without(instance: Instance, names: Sequence[str]) -> Instance:
     """The instance without some of its limits."""
+    if FRAMEWORK in names:
+        instance = with_framework(instance, ANY)
     limits = replace(instance.limits, **{name: None for name in names if name in LIMITS})
     pools = instance.pools
     if "storage" in names:
@@ -207,7 +212,10 @@ def infeasible(instance: Instance) -> Conflict:
     """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
     moves = [*moved_limits(instance), *more_nodes(instance), *less_headroom(instance)]
     moves += [*less_sure(instance), *looser(instance, fastest)]
-    return Conflict(limits=conflicting(instance), relaxations=tuple(moves))
+    limits = conflicting(instance)
+    if FRAMEWORK in limits:
+        moves += another_framework(instance)
+    return Conflict(limits=limits, relaxations=tuple(moves))
 
 
 def moved_limits(instance: Instance, find: Optimum = optimum) -> list[Relaxation]:
@@ -260,13 +268,33 @@ def relaxation(limit: str, old: str, new: str) -> Relaxation:
 
 def conflicting(instance: Instance, find: Optimum = optimum, tables: Tables = Table.of) -> tuple[str, ...]:
     """A smallest set of limits that cannot hold together: a core of the bounds by CP-SAT, or by trial."""
-    named = limited(instance, instance.limits)
-    # Bounds are those of what requirements on decisions leave: they are no core of all limits then.
-    core = core_of_bounds(instance, tables) if not instance.narrowing.required else ()
+    # Bounds are those of what requirements on decisions or a framework leave: no core of all limits then.
+    own = instance.narrowing.required or removes_keys(instance)
+    core = () if own else core_of_bounds(instance, tables)
     if core:
         return core
+    if instance.framework != ANY:
+        free = without(instance, [FRAMEWORK])
+        if possible(free, free.limits, find):
+            return with_the_framework(instance, find)
+        return conflicting(free, find, tables)
+    named = limited(instance, instance.limits)
     if not possible(without(instance, named), without(instance, named).limits, find):
         return ("memory",)
+    return smallest(instance, named, find)
+
+
+def with_the_framework(instance: Instance, find: Optimum) -> tuple[str, ...]:
+    """A smallest set of limits that cannot hold together where there is a plan with any framework."""
+    kept = smallest(instance, limited(instance, instance.limits), find)
+    roomy = without_memory_limit(instance)
+    if not kept and possible(roomy, roomy.limits, find):
+        return ("memory", FRAMEWORK)
+    return (*kept, FRAMEWORK)
+
+
+def smallest(instance: Instance, named: list[str], find: Optimum) -> tuple[str, ...]:
+    """What is left of limits when each is dropped without which there is no plan either."""
     kept = list(named)
     for name in named:
         rest = [other for other in kept if other != name]
@@ -287,7 +315,7 @@ def core_of_bounds(instance: Instance, tables: Tables = Table.of) -> tuple[str, 
     if limits.deadline is None and limits.budget is None:
         return ()
     free = replace(limits, deadline=None, budget=None)
-    table = tables(instance, goal_of(instance, free), recompute_families(recompute_modes(instance)))
+    table = tables(instance, goal_of(instance, free), recompute_families(instance))
     if not len(table.book.keys):
         return ()
     least = table.least_of_keys()
@@ -352,6 +380,15 @@ def less_headroom(instance: Instance) -> list[Relaxation]:
             (middle, high) if possible(instance, replace(limits, memory_headroom=middle)) else (low, middle)
         )
     return [relaxation("memory_headroom", f"{limits.memory_headroom:.3f}", f"{low:.3f}")]
+
+
+def another_framework(instance: Instance) -> list[Relaxation]:
+    """The first other framework with which a plan exists."""
+    for name in others(instance):
+        other = with_framework(instance, name)
+        if possible(other, other.limits):
+            return [relaxation(FRAMEWORK, instance.framework, name)]
+    return []
 
 
 def less_sure(instance: Instance) -> list[Relaxation]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from costmodel.stack import load_stack
 from planner.errors import InvalidInput
-from planner.instance import Instance, Limits, Narrowing, Pool, Term
+from planner.instance import Instance, Limits, Mixing, Narrowing, Pool, Term
 from planner.pool import Pool as Described
 from planner.problem import Problem
 from planner.required import GIB, STEPS
 from planner.site import Site
 
 SECONDS_PER_DAY = 86400.0
-DEFAULT_STACK = "megatron-core"
-"""The software profile of a problem that names none: today's Megatron-Core."""
 
 
 def instance_of(problem: Problem) -> Instance:
@@ -34,7 +32,7 @@ def whole_instance(problem: Problem) -> Instance:
     batch = problem.training.global_batch
     return Instance(
         architecture=problem.model.architecture,
-        stack=load_stack(search.stack or DEFAULT_STACK),
+        stack=load_stack(search.profile),
         precision=problem.training.precision,
         tokens=float(problem.training.tokens),
         seq_len=problem.training.seq_len,
@@ -48,9 +46,11 @@ def whole_instance(problem: Problem) -> Instance:
             dict(search.allowed), tuple(of for of in problem.limits.require if of.decision is not None)
         ),
         framework=search.framework,
-        per_stage_recompute=per_stage_recompute(problem),
+        own_stack=search.stack is None,
+        per_stage_recompute=search.by_stage,
         assume_mfu=problem.assume_mfu,
         nominal_parameters=problem.model.nominal_parameters,
+        mixing=None if problem.mixing is None else Mixing(problem.mixing.network, problem.mixing.forms),
     )
 
 
@@ -101,10 +101,3 @@ def objective_of(problem: Problem) -> tuple[tuple[tuple[Term, float], ...], bool
         return tuple((goal, 1.0) for goal in objective.goals), True
     value_of_a_day = (objective.value_of_time or 0.0) * SECONDS_PER_DAY
     return (("cost", objective.cost_weight), ("time", value_of_a_day)), False
-
-
-def per_stage_recompute(problem: Problem) -> bool:
-    """Megatron's --recompute-num-layers is one number for all stages; other code may differ by stage."""
-    if problem.search.per_stage_recompute is not None:
-        return problem.search.per_stage_recompute
-    return problem.search.framework != "megatron"

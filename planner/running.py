@@ -64,7 +64,7 @@ class Running:
         return cls(
             before=np.cumsum([0, *sizes[:-1]]) - 1,
             node=np.array([pool.fabric.gpus_per_node for pool in instance.pools]),
-            by_replicas=tuple(_by_replicas(pool.site) for pool in instance.pools),
+            by_replicas=tuple(by_replicas(pool.site) for pool in instance.pools),
             **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         )
 
@@ -110,7 +110,8 @@ class Running:
         return columns
 
 
-def _by_replicas(site: Site | None) -> bool:
+def by_replicas(site: Site | None) -> bool:
+    """Whether losses depend on the replicas too, as these write, or read, for themselves."""
     if site is None or site.reliability is None:
         return False
     return site.reliability.writers == "replica" or site.reliability.weights_share > 0
@@ -126,7 +127,7 @@ def _columns(instance: Instance, pool: Pool, most: int) -> dict[str, Array]:
         "evaluation": np.full(most, lost.evaluation),
         "rent": np.asarray(dollars(paid, 1 / DAY, pool.price)),
         "committed": np.full(most, pool.committed),
-        "room": _room(instance, pool, num_gpus, lost),
+        "room": room_of(instance, pool.site, num_gpus / pool.fabric.gpus_per_node, num_gpus, lost),
     }
 
 
@@ -153,10 +154,12 @@ def _losses(
     return columns | {"draw": a_second.kwh + nothing, "emission": a_second.tonnes + nothing}
 
 
-def _room(instance: Instance, pool: Pool, num_gpus: Array, lost: Goodput) -> Array:
+def room_of(
+    instance: Instance, site: Site | None, nodes: Array, num_gpus: Array, lost: Goodput
+) -> Array:
     """Seconds until what runs keep outgrows the storage, by bisection: it only grows."""
-    site, low = pool.site, np.full(len(num_gpus), -1.0)
-    room = np.inf if site is None else site.storage.resolved(num_gpus / pool.fabric.gpus_per_node).capacity
+    low = np.full(len(num_gpus), -1.0)
+    room = np.inf if site is None else site.storage.resolved(nodes).capacity
     if site is None or not np.isfinite(room).any():
         return low + np.inf
 

@@ -16,7 +16,6 @@ from planner.errors import InvalidInput, nearest
 from planner.estimates import as_data, estimated
 from planner.importers import Given, is_launch_file, read_launches
 from planner.problem import parse_problem
-from planner.resolve import DEFAULT_STACK
 from planner.runs import DescribedRun, RefusedRun, describe, read_runs
 from planner.solution import Decisions, Plan, Solution, Stage, read_solution
 from planner.yaml_file import read_mapping
@@ -60,7 +59,7 @@ def from_solution(path: Path, which: str) -> Side:
         name=f"{problem.name} ({d.gpu})",
         kind="solution",
         file=str(path),
-        decisions=decisions_of(d) | {"seq_len": seq_len, "software": problem.search.stack or DEFAULT_STACK},
+        decisions=decisions_of(d) | {"seq_len": seq_len, "software": problem.search.profile},
         model=model.name,
         parameters=float(total_parameters(model)),
         num_gpus=d.num_gpus,

@@ -10,7 +10,7 @@ from costmodel.architecture import Architecture
 from costmodel.energy import Energy, run_energy
 from costmodel.goodput import goodput
 from costmodel.goodput.checkpoint import saved_parameters
-from costmodel.goodput.failures import stop_rate, swap_rate
+from costmodel.goodput.failures import stop_rate, stops_a_month, swap_rate, taken_back
 from costmodel.goodput.goodput import Goodput, no_losses
 from costmodel.goodput.simulate import Process
 from costmodel.money import Bill, Tariff, bill
@@ -41,6 +41,8 @@ class Site:
     """Whether the problem describes power."""
     stored: bool = False
     """Whether the problem describes storage."""
+    pricing: Pricing | None = None
+    """How the problem says that GPUs are paid for, and what else is offered."""
 
     def losses(self, num_gpus: Column, replicas: Column = 1) -> Goodput:
         """What plans on so many GPUs lose. One row for each entry; distinct numbers of GPUs are few."""
@@ -66,6 +68,14 @@ class Site:
             return nodes
         spares = self.losses(np.arange(1, nodes + 1) * self.gpu.gpus_per_node).spare_nodes
         return int((np.arange(1, nodes + 1) + spares <= nodes).sum())
+
+    def paid(self, tariff: Tariff, stops: float | None = None) -> Site:
+        """The same, paid otherwise; nodes are taken back so many times a month, or as the tariff says."""
+        if self.reliability is None:
+            return replace(self, tariff=tariff)
+        often = stops_a_month(tariff.lost_a_month) if stops is None else stops
+        failures = taken_back(self.reliability.failures, often)
+        return replace(self, tariff=tariff, reliability=replace(self.reliability, failures=failures))
 
     def with_room(self, capacity: float) -> Site:
         """The same with so many bytes of storage."""
@@ -167,4 +177,5 @@ def site_of(
         power=power,
         metered=metered,
         stored=storage is not None,
+        pricing=pricing,
     )

@@ -52,10 +52,34 @@ class Stage(Report):
     """Forward and backward of one micro-batch."""
 
 
-class Decisions(Report):
-    """Everything a launch file needs to know."""
+class PoolPart(Report):
+    """What the GPUs of one pool do in a plan on two."""
 
     gpu: str
+    num_gpus: PositiveInt
+    nodes: PositiveInt
+    dp: PositiveInt
+    """Replicas on this pool; of a pipeline over both, how many there are."""
+    num_microbatches: PositiveInt
+    """Micro-batches a step of each of these replicas."""
+    first_rank: NonNegativeInt
+    """The first pipeline rank that the pool holds."""
+    last_rank: NonNegativeInt
+    """The last one, itself included."""
+    memory_gib: NonNegativeFloat
+    """Peak memory of its fullest GPU."""
+    memory_limit_gib: NonNegativeFloat | None = None
+    """What a plan may use of its GPUs."""
+
+
+class Decisions(Report):
+    """Everything a launch file needs to know.
+
+    Of a plan on two pools GPUs, nodes, replicas and the batch are those of both together.
+    """
+
+    gpu: str
+    """`H800`, or `H800 + H20`."""
     num_gpus: PositiveInt
     nodes: PositiveInt
     tp: PositiveInt
@@ -68,7 +92,7 @@ class Decisions(Report):
     micro_batch: PositiveInt
     """Sequences."""
     num_microbatches: PositiveInt
-    """Micro-batches a step: gradient accumulation."""
+    """Micro-batches a step: gradient accumulation. Of replicas on two pools those of the first pool."""
     global_batch: PositiveInt
     """Sequences."""
     zero: Literal[0, 1, 2, 3]
@@ -78,7 +102,17 @@ class Decisions(Report):
     precision: str
     sequence_parallel: bool
     stages: tuple[Stage, ...]
-    """One entry a pipeline rank, in order."""
+    """One entry a pipeline rank, in order. Of replicas on two pools that of the fuller and slower one."""
+    mixed: Literal["stages", "replicas"] | None = None
+    """What lies on different GPU types: pipeline stages, or whole replicas. None: there is one type."""
+    parts: tuple[PoolPart, ...] = ()
+    """Of a mixed plan, one entry a pool; of stages, the first pool holds the first ranks."""
+
+    @property
+    def machines(self) -> str:
+        """GPUs in words: `640 x H800`, `64 x H800 + 128 x H20`."""
+        named = [(part.num_gpus, part.gpu) for part in self.parts] or [(self.num_gpus, self.gpu)]
+        return " + ".join(f"{number} x {gpu}" for number, gpu in named)
 
 
 class MemoryParts(Report):
@@ -240,7 +274,9 @@ class PhasePlan(Report):
     tokens: NonNegativeFloat
     seq_len: PositiveInt
     days: NonNegativeFloat
-    """With its start, and the checkpoint at its end that the next phase starts from."""
+    """With its start, and the checkpoint at its end that the next phase starts from, where there are any."""
+    goes_on: bool = False
+    """In the job of the phase before it, with no more than a larger batch: nothing is saved or loaded."""
     plan: Plan
     """Its estimate is of this phase."""
 
@@ -265,7 +301,7 @@ class PhasedRun(Report):
     phases: tuple[PhasePlan, ...]
     """In the order in which they run."""
     texts: tuple[str, ...] = ()
-    """Why this many nodes, a sentence each."""
+    """Which phases go on in the same job, and why this many nodes, a sentence each."""
 
 
 class RunnerUp(Report):
@@ -327,6 +363,35 @@ class Conflict(Report):
     """What comes nearest to deadline and budget, both loosened by the same share."""
 
 
+class MixingProof(Report):
+    """How much was looked at to know the best plan on two pools."""
+
+    node_pairs: NonNegativeInt
+    """Numbers of nodes of two pools, in every form and order."""
+    layouts: NonNegativeInt
+    """Layouts on them that were written down; all others have a bound that cannot win."""
+    solved: NonNegativeInt
+    """Stage assignments solved exactly."""
+    gap: NonNegativeFloat
+    """(objective - bound) / objective; 0 is proved optimal."""
+    seconds: NonNegativeFloat
+
+
+class MixingVerdict(Report):
+    """Whether a plan on two pools beats the best plan on one."""
+
+    better: bool
+    """Whether the first of `plans` is mixed."""
+    effect: dict[str, float] = {}
+    """The best mixed plan minus the best on one pool: days, dollars, step_time_s; where there are both."""
+    plan: Plan | None = None
+    """The best mixed plan, where it is not the first of `plans`."""
+    proof: MixingProof
+    """What was looked at for it."""
+    text: str
+    """Why it is better or not, a sentence or two for people."""
+
+
 class Provenance(Report):
     """What the answer depends on."""
 
@@ -341,6 +406,38 @@ class Provenance(Report):
     """Of the libraries that computed it."""
 
 
+class End(Report):
+    """What is chosen at one end of a change."""
+
+    to: str
+    """The value there."""
+    days: float | None
+    """None where nothing is within the limits."""
+    dollars: float | None
+    plan: str
+    """In words."""
+
+
+class Swing(Report):
+    """One quantity, 10 % less and 10 % more."""
+
+    name: str
+    low: End
+    high: End
+    how: Literal["chosen again", "solved again"]
+    """Among all plans that matter, or, where what a plan takes is another, among all there are."""
+
+
+class Explored(Report):
+    """What other limits, prices and hardware would choose: what `planner report` else has to look for."""
+
+    plans: tuple[Plan, ...]
+    """Those that no other of their pool beats in both time and money, beyond the limits as well."""
+    complete: bool
+    """Nothing else could be chosen."""
+    swings: tuple[Swing, ...]
+
+
 class Solution(Report):
     """The answer to a problem."""
 
@@ -350,7 +447,8 @@ class Solution(Report):
     """The problem in the spelling of its file; reading it gives the same problem."""
     provenance: Provenance
     plans: tuple[Plan, ...] = ()
-    """Best first. Of a run in phases: the plan of its longest phase."""
+    """Best first. Of a run in phases: the plan of its longest phase. After a mixed plan that is best: the
+    best one on a single pool."""
     run: PhasedRun | None = None
     """Where the problem has phases: all of them together."""
     runner_ups: tuple[RunnerUp, ...] = ()
@@ -358,6 +456,10 @@ class Solution(Report):
     conflict: Conflict | None = None
     sure: Sure | None = None
     """Where the problem asks for a confidence."""
+    mixing: MixingVerdict | None = None
+    """Where the problem lets plans use two pools."""
+    explored: Explored | None = None
+    """Where `planner solve --explore` asked for it."""
     notes: tuple[str, ...] = ()
     """Assumptions and warnings, a sentence each."""
 

@@ -17,7 +17,7 @@ from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.search.ledger import Ledger
 from planner.solution import Proof, RunnerUp, Solution
-from planner.space.values import lattice_size, recompute_families, recompute_modes
+from planner.space.values import lattice_size, recompute_families
 from planner.validate import violations
 
 Progress = Callable[[str], None]
@@ -38,7 +38,7 @@ def solve(
     until = None if time_limit is None else started + time_limit
     instance = instance_of(problem)
     progress("pricing layouts")
-    usual = recompute_families(recompute_modes(instance))
+    usual = recompute_families(instance)
     table = Table.of(instance, goal_of(instance), relax.every_family(instance))
     effort = Effort(until=until, progress=progress)
     plan = best(table, in_families(usual), effort)
@@ -59,7 +59,7 @@ def solve(
         checked(problem, [*plans, *(other.plan for other in others if other.plan)])
     sure = None if plan is None or effort.out_of_time else price_of_sureness(instance, plan)
     status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
-    return Solution(
+    found = Solution(
         status=status,
         problem=problem.as_written(),
         provenance=answer.provenance(problem.problem_hash, problem.files),
@@ -70,6 +70,20 @@ def solve(
         sure=sure,
         notes=(*problem.assumptions, *(() if plan is None else Outlook.of(instance, plan).advice())),
     )
+    return found if instance.mixing is None else mixed_too(problem, instance, found, plan, effort)
+
+
+def mixed_too(
+    problem: Problem, instance: Instance, found: Solution, plan: Plan | None, effort: Effort
+) -> Solution:
+    """The solution with the best plan on two pools in it."""
+    from planner.mixed.verdict import with_mixing
+
+    effort.progress("looking for a plan on two pools")
+    whole = with_mixing(instance, found, plan, effort)
+    assert whole.mixing is not None
+    checked(problem, [*whole.plans, *([whole.mixing.plan] if whole.mixing.plan else [])])
+    return whole
 
 
 def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:

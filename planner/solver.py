@@ -2,12 +2,16 @@
 
 `ortools.sat.python.cp_model` imports pandas for its interface to series, which takes longer than all the
 rest of it. Until that interface is touched a stand-in takes the place of pandas; then it is pandas itself.
+Of the functions of its library few are called: each is looked up when it is, where the system can do that.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +25,20 @@ class _Pandas(ModuleType):
         return getattr(importlib.import_module("pandas"), name)
 
 
+@contextmanager
+def _looked_up_late() -> Iterator[None]:
+    """Libraries that are loaded inside look their functions up at the first call of each."""
+    if not hasattr(sys, "setdlopenflags"):  # not on Windows
+        yield
+        return
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags & ~os.RTLD_NOW | os.RTLD_LAZY)
+    try:
+        yield
+    finally:
+        sys.setdlopenflags(flags)
+
+
 def load_cp_model() -> Any:
     """The module `ortools.sat.python.cp_model`."""
     if NAME in sys.modules or "pandas" in sys.modules:
@@ -31,7 +49,8 @@ def load_cp_model() -> Any:
     vars(stand_in).update(mentioned)
     sys.modules["pandas"] = stand_in
     try:
-        return importlib.import_module(NAME)
+        with _looked_up_late():
+            return importlib.import_module(NAME)
     finally:
         del sys.modules["pandas"]
         for name in mentioned:

@@ -59,6 +59,8 @@ class StageProblem:
     """Layers that may be recomputed: none, some or all."""
     uniform: bool
     """Whether every virtual stage recomputes the same number of layers (or all it has)."""
+    even: bool = False
+    """Whether every virtual stage holds the same number of layers."""
 
     def cases(self) -> list[Case]:
         """What may be recomputed, the best bound first; without the cases in which nothing fits.
@@ -76,7 +78,7 @@ class StageProblem:
             each = np.arange(max(slot_range(self, s)[1] // len(s.stages) for s in slots_of(self)) + 1)
             numbers, case = tuple(each.tolist()), uniform_case(layers, self.pp, self.vpp, each)
         slowest, step = case_bounds(
-            self.rates, LayerMix.of(self.architecture), self.pp, self.vpp, self.num_microbatches,
+            self.rates, LayerMix.of(self.architecture, self.even), self.pp, self.vpp, self.num_microbatches,
             self.memory_limit, case, len(each),
         )  # fmt: skip
         found = zip(numbers, slowest.tolist(), step.tolist(), strict=True)
@@ -123,8 +125,11 @@ def slots_of(problem: StageProblem) -> list[Slot]:
 
 
 def slot_range(problem: StageProblem, slot: Slot) -> tuple[int, int]:
-    """Fewest and most layers of a slot: any number in 1F1B, level chunks when interleaved."""
+    """Fewest and most layers of a slot: any number in 1F1B unless all are even, level chunks interleaved."""
     total, stages = problem.architecture.layers, problem.pp * problem.vpp
+    if problem.even:
+        each = total // stages * len(slot.stages)
+        return each, each
     level = level_chunks(total, problem.pp, problem.vpp)
     if level is None:
         return 1, total - stages + 1
@@ -223,24 +228,42 @@ def integer(value: SupportsFloat, unit: float) -> int:
 
 
 def add_memory(stages: StageModel) -> None:
-    """Each rank's states, kept activations and transients within the limit (stage.stage_memory)."""
-    problem, rates = stages.problem, stages.problem.rates
-    kinds = range(len(rates.work.kinds))
-    entry = int(micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)[0, 0])
+    """Every rank within the limit."""
+    problem = stages.problem
+    flying = micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)[:, 0]
     for rank in range(problem.pp):
-        first, last = rank == 0, rank == problem.pp - 1
-        fixed = first * (rates.states.first + entry * rates.kept.first)
-        fixed = fixed + last * (rates.states.last + rates.kept.last)
-        room = (problem.memory_limit - float(rates.fixed_bytes)) / (1 + rates.overhead) - float(fixed)
+        add_rank_memory(stages, rank, problem.rates, problem.memory_limit, flying)
+
+
+def add_rank_memory(stages: StageModel, rank: int, rates: StageRates, limit: float, flying: Array) -> None:
+    """A rank's states, kept activations and transients within `limit` bytes (stage.stage_memory).
+
+    `flying` are the micro-batches that each rank's first chunk keeps in flight; those of other chunks are
+    in the slots.
+    """
+    problem, kinds = stages.problem, range(len(rates.work.kinds))
+    first, last = rank == 0, rank == problem.pp - 1
+    fixed = first * (rates.states.first + int(flying[0]) * rates.kept.first)
+    fixed = fixed + last * (rates.states.last + rates.kept.last)
+    room = (limit - float(rates.fixed_bytes)) / (1 + rates.overhead) - float(fixed)
+
+    def keep(f: int) -> list[int]:
+        return [up(rates.states.kinds[k] + f * rates.kept.kinds[k]) for k in kinds]
+
+    def save(f: int) -> list[int]:
+        return [-up(f * (rates.checkpoint[k] - rates.kept.kinds[k])) for k in kinds]
+
+    if problem.vpp == 1:
+        kept, saved = keep(int(flying[rank])), save(int(flying[rank]))
+    else:
         flights = {slot.in_flight for slot in stages.slots if slot.rank == rank}
-        keep = {f: [up(rates.states.kinds[k] + f * rates.kept.kinds[k]) for k in kinds] for f in flights}
-        save = {f: [-up(f * (rates.checkpoint[k] - rates.kept.kinds[k])) for k in kinds] for f in flights}
-        used = stages.of_rank(rank, keep, stages.held) - stages.of_rank(rank, save, stages.redone)
-        # A layer that is rebuilt lives with the backward pass's buffers, never with the loss's.
-        rebuilt = up(rates.rebuilt) * stages.recomputes(rank)
-        stages.model.add(used + up(rates.working) + rebuilt <= int(room // BYTES))
-        if last:
-            stages.model.add(used + up(rates.loss) <= int(room // BYTES))
+        kept, saved = {f: keep(f) for f in flights}, {f: save(f) for f in flights}
+    used = stages.of_rank(rank, kept, stages.held) - stages.of_rank(rank, saved, stages.redone)
+    # A layer that is rebuilt lives with the backward pass's buffers, never with the loss's.
+    rebuilt = up(rates.rebuilt) * stages.recomputes(rank)
+    stages.model.add(used + up(rates.working) + rebuilt <= int(room // BYTES))
+    if last:
+        stages.model.add(used + up(rates.loss) <= int(room // BYTES))
 
 
 def up(value: SupportsFloat) -> int:
@@ -256,7 +279,7 @@ def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
     """
     problem, rates, model = stages.problem, stages.problem.rates, stages.model
     ranks = range(problem.pp)
-    busy = [_linear(stages, rank, rates.work, rates.recompute, unit) for rank in ranks]
+    busy = [linear(stages, rank, rates.work, rates.recompute, unit) for rank in ranks]
     slowest = model.new_int_var(0, TIME_UNITS << 8, "slowest")
     layers = problem.architecture.layers
     # Each integer rate is off by half a unit at most.
@@ -267,7 +290,7 @@ def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
     for rank in ranks:
         model.add(slowest >= busy[rank])
         for piece, again in pieces:
-            model.add(end >= _linear(stages, rank, piece, again, unit))
+            model.add(end >= linear(stages, rank, piece, again, unit))
     m, v = problem.num_microbatches, problem.vpp
     bubble = round(BUBBLE_PARTS * rates.bubble)
     step = (BUBBLE_PARTS * m * v - bubble) * slowest + bubble * sum(busy) + BUBBLE_PARTS * v * end
@@ -318,7 +341,7 @@ def end_of_step_pieces(rates: StageRates) -> list[tuple[PerLayer, Array]]:
     return pieces
 
 
-def _linear(stages: StageModel, rank: int, rates: PerLayer, again: Array, unit: float) -> Any:
+def linear(stages: StageModel, rank: int, rates: PerLayer, again: Array, unit: float) -> Any:
     """What a rank's layers cost together with its recomputed layers, in integer units."""
     ends = (rank == 0) * rates.first + (rank == stages.problem.pp - 1) * rates.last
     held = stages.of_rank(rank, [integer(rate, unit) for rate in rates.kinds], stages.held)
@@ -354,12 +377,26 @@ def _solved(
     problem: StageProblem, case: Case, unit: float, most: int | None, until: float | None
 ) -> tuple[StagePlan, int] | None:
     """The best assignment of a case, and its step in the model's units."""
-    cp_model = load_cp_model()
     stages = StageModel(problem, case.each)
     add_memory(stages)
     step = add_objective(stages, case.slowest, unit)
     if most is not None:
         stages.model.add(step <= most)
+    solver = solved_model(stages.model, until)
+    if solver is None:
+        return None
+    layers = [solver.value(n) for n in stages.layers]
+    recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
+    plan = spread(stages.slots, layers, recomputed, case.each is not None)
+    return plan, int(solver.value(step))
+
+
+def solved_model(model: Any, until: float | None) -> Any:
+    """A solver with a model's proven optimum; None if nothing satisfies it.
+
+    Raises TimeoutError when `until` (of time.monotonic) passes without a proof.
+    """
+    cp_model = load_cp_model()
     solver = cp_model.CpSolver()
     # One worker and a fixed seed: the same problem gets the same plan on every machine.
     solver.parameters.num_workers = 1
@@ -370,15 +407,12 @@ def _solved(
     solver.parameters.linearization_level = 2
     if until is not None:
         solver.parameters.max_time_in_seconds = max(until - monotonic(), 0.01)
-    status = solver.solve(stages.model)
+    status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return None
     if status != cp_model.OPTIMAL:
-        raise TimeoutError(f"no proof for {problem.pp} x {problem.vpp} stages: {solver.status_name(status)}")
-    layers = [solver.value(n) for n in stages.layers]
-    recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    plan = spread(stages.slots, layers, recomputed, case.each is not None)
-    return plan, int(solver.value(step))
+        raise TimeoutError(f"no proof of a stage assignment: {solver.status_name(status)}")
+    return solver
 
 
 def spread(slots: list[Slot], layers: list[int], recomputed: list[int], uniform: bool) -> StagePlan:

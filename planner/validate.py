@@ -5,6 +5,7 @@ It reads the plan as a launcher would, prices it with `costmodel.estimate`, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isclose
 
 from costmodel.calibration.apply import calibrated_stack
@@ -15,8 +16,8 @@ from planner.chance import length_quantile, length_spread
 from planner.confidence import band_of
 from planner.pool import Pool
 from planner.problem import Problem
-from planner.resolve import DEFAULT_STACK
 from planner.solution import Decisions, Plan
+from planner.validate_launch import launch_faults
 from planner.validate_run import Lasting, lasts, site_of_pool, trainable
 
 DAY = 86400.0
@@ -26,6 +27,10 @@ TOLERANCE = 1e-6
 
 def violations(problem: Problem, plan: Plan) -> list[str]:
     """What is wrong with a plan, a sentence each; empty if it holds."""
+    if plan.decisions.mixed is not None:
+        from planner.validate_mixed import mixed_violations
+
+        return mixed_violations(problem, plan)
     pools = [pool for pool in problem.hardware if pool.accelerator.name == plan.decisions.gpu]
     if not pools:
         return [f"{plan.decisions.gpu} is not among the pools"]
@@ -36,6 +41,7 @@ def violations(problem: Problem, plan: Plan) -> list[str]:
 
 def _wrong(problem: Problem, pool: Pool, plan: Plan) -> list[str]:
     wrong = layout_faults(problem, pool, plan.decisions) + _narrowing(problem, plan.decisions)
+    wrong += launch_faults(problem, plan.decisions)
     if wrong:
         return wrong
     predicted = predicted_of(problem, pool, plan.decisions)
@@ -46,10 +52,8 @@ def _wrong(problem: Problem, pool: Pool, plan: Plan) -> list[str]:
 
 def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
     """Products, divisibility, and layers."""
-    a, seq_len = problem.model.architecture, problem.training.seq_len
-    batch, layers = problem.training.global_batch, sum(stage.layers for stage in d.stages)
-    node, chunks = pool.fabric.gpus_per_node, [stage.chunks for stage in d.stages]
-    experts = a.moe.experts if a.moe else 1
+    batch, node = problem.training.global_batch, pool.fabric.gpus_per_node
+    chunks = [stage.chunks for stage in d.stages]
     holds = {
         f"{d.num_gpus} GPUs are tp*cp*pp*dp": d.num_gpus == d.tp * d.cp * d.pp * d.dp,
         f"{d.num_gpus} GPUs fill {d.nodes} nodes of {node}": d.num_gpus == d.nodes * node,
@@ -58,31 +62,44 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         f"a batch of {d.global_batch} is micro_batch*num_microbatches*dp": d.global_batch
         == d.micro_batch * d.num_microbatches * d.dp,
         f"a batch of {d.global_batch} is allowed": batch.min <= d.global_batch <= batch.max,
-        f"tp {d.tp} splits {a.heads} heads": a.heads % d.tp == 0,
-        f"tp {d.tp} splits {a.kv_heads} key-value heads": a.mla is not None or a.kv_heads % d.tp == 0,
         f"tp {d.tp} stays within an NVLink domain": pool.fabric.domain % d.tp == 0,
-        f"cp {d.cp} splits {seq_len} tokens in two parts a rank": d.cp == 1 or seq_len % (2 * d.cp) == 0,
-        f"ep {d.ep} splits {experts} experts": experts % d.ep == 0,
         "ep*etp divides tp*cp*dp": (d.tp * d.cp * d.dp) % (d.ep * d.etp) == 0,
-        f"{layers} layers on the stages are the model's {a.layers}": layers == a.layers,
-        f"{len(d.stages)} stages are pp": len(d.stages) == d.pp,
-        "no stage is empty or recomputes more than it has": all(
-            0 <= stage.recomputed_layers <= stage.layers and stage.layers > 0 for stage in d.stages
-        ),
         "interleaving has micro-batches in multiples of pp": d.vpp == 1 or d.num_microbatches % d.pp == 0,
         "chunks add up to the layers of their stage": d.vpp == 1
         or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
         "chunks take all ranks equally long: as many layers each, but one fewer at an end": d.vpp == 1
         or keeps_step(chunks),
+        "ZeRO 2 and 3 are without a pipeline": d.zero < 2 or d.pp == 1,
+    }
+    return untrue(holds | shape_claims(problem, d))
+
+
+def shape_claims(problem: Problem, d: Decisions) -> dict[str, bool]:
+    """What has to be so of one replica of the model, whatever GPUs it runs on."""
+    a, seq_len = problem.model.architecture, problem.training.seq_len
+    experts, layers = a.moe.experts if a.moe else 1, sum(stage.layers for stage in d.stages)
+    return {
+        f"tp {d.tp} splits {a.heads} heads": a.heads % d.tp == 0,
+        f"tp {d.tp} splits {a.kv_heads} key-value heads": a.mla is not None or a.kv_heads % d.tp == 0,
+        f"cp {d.cp} splits {seq_len} tokens in two parts a rank": d.cp == 1 or seq_len % (2 * d.cp) == 0,
+        f"ep {d.ep} splits {experts} experts": experts % d.ep == 0,
+        f"{layers} layers on the stages are the model's {a.layers}": layers == a.layers,
+        f"{len(d.stages)} stages are pp": len(d.stages) == d.pp,
+        "no stage is empty or recomputes more than it has": all(
+            0 <= stage.recomputed_layers <= stage.layers and stage.layers > 0 for stage in d.stages
+        ),
         f"recompute {d.recompute} is what the stages do": d.recompute == "selective"
         or (d.recompute == "full") == any(stage.recomputed_layers for stage in d.stages),
         "selective recompute names modules and recomputes no whole layer": (d.recompute == "selective")
         == bool(d.recompute_modules)
         and not (d.recompute == "selective" and any(stage.recomputed_layers for stage in d.stages)),
         "sequence parallelism goes with tp > 1 as the profile has it": d.sequence_parallel
-        == (d.tp > 1 and load_stack(problem.search.stack or DEFAULT_STACK).tensor_parallel.sequence_parallel),
-        "ZeRO 2 and 3 are without a pipeline": d.zero < 2 or d.pp == 1,
+        == (d.tp > 1 and load_stack(problem.search.profile).tensor_parallel.sequence_parallel),
     }
+
+
+def untrue(holds: dict[str, bool]) -> list[str]:
+    """Claims that do not hold, a sentence each."""
     return [f"not so: {claim}" for claim, so in holds.items() if not so]
 
 
@@ -124,7 +141,7 @@ def described_run(problem: Problem, pool: Pool, d: Decisions) -> Run:
         architecture=problem.model.architecture,
         gpu=pool.accelerator,
         fabric=pool.fabric,
-        stack=calibrated_stack(load_stack(problem.search.stack or DEFAULT_STACK), pool.accelerator),
+        stack=calibrated_stack(load_stack(problem.search.profile), pool.accelerator),
         seq_len=problem.training.seq_len,
         precision=d.precision,
         recompute_modules=frozenset(d.recompute_modules),
@@ -162,6 +179,11 @@ def _figures(plan: Plan, predicted: Estimate, lasting: Lasting) -> list[str]:
         "carbon": (e.energy and e.energy.tonnes_co2, lasting.tonnes),
         "storage": (e.storage and e.storage.total_tb, lasting.kept / 1e12),
     }
+    return misreported(figures)
+
+
+def misreported(figures: Mapping[str, tuple[float | None, float]]) -> list[str]:
+    """Figures that are not what is computed."""
     return [
         f"{name}: reported {shown:.9g}, computed {value:.9g}"
         for name, (shown, value) in figures.items()
@@ -198,6 +220,11 @@ def _limits(problem: Problem, pool: Pool, plan: Plan, predicted: Estimate, lasti
         "storage": (lasting.kept, lasting.room),
         "nodes with their spares": (lasting.nodes, pool.max_nodes),
     }
+    return exceeded(over)
+
+
+def exceeded(over: Mapping[str, tuple[float, float | None]]) -> list[str]:
+    """Limits that are not kept to."""
     return [
         f"{name}: {used:.9g} exceeds {allowed:.9g}"
         for name, (used, allowed) in over.items()
@@ -222,11 +249,11 @@ def _requirements(
     return [
         f"{of.text}: {of.name} is {found[of.name]}"
         for of in problem.limits.require
-        if not _keeps_to(of.operator, found[of.name], of.values, of.decision is None)
+        if not keeps_to(of.operator, found[of.name], of.values, of.decision is None)
     ]
 
 
-def _keeps_to(sign: str, value: object, wanted: tuple[int | float | str, ...], predicted: bool) -> bool:
+def keeps_to(sign: str, value: object, wanted: tuple[int | float | str, ...], predicted: bool) -> bool:
     """Whether a value compares as it should; predictions to within a tolerance."""
     if sign in ("==", "in", "!="):
         return (value in wanted) == (sign != "!=")

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isclose
+from typing import Any
 
 from planner.problem import Problem
-from planner.solution import PhasedRun
+from planner.solution import PhasedRun, PhasePlan
 from planner.validate import DAY, TOLERANCE, predicted_of
 from planner.validate_run import lasts
+
+
+def jobs_own(phase: PhasePlan) -> tuple[Any, ...]:
+    """What cannot change within a job."""
+    d = phase.plan.decisions
+    stages = [(s.layers, s.recomputed_layers, s.kinds, s.chunks, s.recomputed_chunks) for s in d.stages]
+    rest = d.model_dump(exclude={"num_microbatches", "global_batch", "stages", "parts"})
+    return phase.seq_len, stages, rest
+
+
+def grows_only(before: PhasePlan, after: PhasePlan) -> bool:
+    """Whether two phases can be one job: all is the same but the batch, which may grow."""
+    parts = [jobs_own(each) for each in (before, after)]
+    grows = before.plan.decisions.global_batch <= after.plan.decisions.global_batch
+    return grows and parts[0] == parts[1]
 
 
 def wrong_together(problem: Problem, phases: list[Problem], run: PhasedRun) -> list[str]:
@@ -19,13 +36,18 @@ def wrong_together(problem: Problem, phases: list[Problem], run: PhasedRun) -> l
     pools = zip(problem.hardware, problem.sites, strict=True)
     pool, site = next(each for each in pools if each[0].accelerator.name == run.gpu)
     seconds, kwh, tonnes, wrong = 0.0, 0.0, 0.0, []
+    # Nothing is saved behind the last phase, as if the run went on.
+    going = [False, *(grows_only(*pair) for pair in pairwise(run.phases)), True]
     for index, (alone, phase) in enumerate(zip(phases, run.phases, strict=True)):
         d = phase.plan.decisions
         if (d.gpu, d.num_gpus) != (run.gpu, run.num_gpus) or d.nodes != run.nodes:
             wrong.append(f"{phase.name} is on {d.num_gpus} {d.gpu}, the run on {run.num_gpus} {run.gpu}")
         one = lasts(alone, site, phase.plan, predicted_of(alone, pool, d))
-        saving = site.losses(d.num_gpus, d.dp).saving
-        took = one.seconds + (float(saving.stall + saving.write) if index < len(phases) - 1 else 0.0)
+        lost = site.losses(d.num_gpus, d.dp)
+        took = one.seconds - (float(lost.startup) if going[index] else 0.0)
+        took += 0.0 if going[index + 1] else float(lost.saving.stall + lost.saving.write)
+        if phase.goes_on != going[index]:
+            wrong.append(f"{phase.name} is said {'' if phase.goes_on else 'not '}to go on in the same job")
         if not isclose(phase.days, took / DAY, rel_tol=TOLERANCE):
             wrong.append(f"days of {phase.name}: reported {phase.days:.9g}, computed {took / DAY:.9g}")
         seconds, kwh = seconds + took, kwh + one.kwh * took / one.seconds

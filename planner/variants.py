@@ -8,16 +8,44 @@ from typing import Any
 
 import numpy as np
 
-from planner.economics import Economy
+from planner.chance import margin_of
+from planner.economics import Economy, within
 from planner.instance import Instance, Narrowing, Pool
-from planner.search import Effort, Plan, Table, best, goal_of
-from planner.space.values import recompute_families, recompute_modes
+from planner.search import Plan, Table, best, goal_of
+from planner.search.rows import memory_limit
+from planner.space.values import recompute_families
 
 
-def best_plan(instance: Instance) -> Plan | None:
-    """The best plan of an instance, in a table of its own."""
-    families = recompute_families(recompute_modes(instance))
-    return best(Table.of(instance, goal_of(instance), families), effort=Effort())
+def best_plan(instance: Instance, reach: float = np.inf) -> Plan | None:
+    """The best plan of an instance, in a table of its own; `reach` as in `search.best`."""
+    return best(Table.of(instance, goal_of(instance), recompute_families(instance)), reach=reach)
+
+
+def reach_of(instance: Instance, plan: Plan) -> float:
+    """What a plan has of the objective's first term here, on other links or in other memory; inf if none.
+
+    Whether the layout is valid is not asked: the instances differ in nothing that decides it.
+    """
+    from planner.answer import predicted
+
+    of = predicted(instance, plan)
+    here = replace(plan, step=of.step_time, memory=of.memory.total)
+    return objective_value(instance, here) if holds(instance, here) else np.inf
+
+
+def holds(instance: Instance, plan: Plan) -> bool:
+    """Whether a plan is within the limits of an instance."""
+    pool, row = instance.pools[plan.of("pool")], plan.row
+    nodes = plan.of("num_gpus") / pool.fabric.gpus_per_node
+    batch = plan.of("m_high") * plan.of("micro_batch") * plan.of("dp")
+    economy = Economy.of(instance, row, surely=False)
+    margin = np.array([margin_of(instance, row, plan.step)])
+    return bool(
+        within(instance.limits, replace(economy, margin=margin), np.array([plan.step]))[0]
+        and plan.memory <= memory_limit(instance, plan.of("pool"))
+        and pool.min_nodes <= nodes <= pool.max_nodes
+        and instance.min_batch <= batch <= instance.max_batch
+    )
 
 
 def objective_value(instance: Instance, plan: Plan) -> float:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from planner.account import Account, effect_of
 from planner.explanation import Changed
 from planner.instance import Instance, Pool
 from planner.marginal import saving
 from planner.search import Plan
-from planner.variants import best_plan, decided_otherwise, objective_value, on_gpus, with_pool
+from planner.variants import best_plan, decided_otherwise, objective_value, on_gpus, reach_of, with_pool
 
 FULL_NVLINK = 450e9
 """bytes/s one way: NVLink of H100 SXM (900 GB/s both ways), where export versions of the chip have less."""
@@ -90,12 +92,13 @@ def changed(instance: Instance, plan: Plan, change: Change) -> Changed:
     """What the best plan of the changed problem gains."""
     head = f"{change.what} {change.new} instead of {change.old}"
     common: dict[str, Any] = {"change": change.what, "from_value": change.old, "to_value": change.new}
-    other = best_plan(change.instance)
+    reach = reach_of(change.instance, plan) if change.instance.precision == instance.precision else np.inf
+    other = best_plan(change.instance, reach)
     if other is None:
         return Changed(**common, feasible=False, text=f"{head}: no plan is within the limits.")
     mine, theirs = Account.within(instance, plan), Account.within(change.instance, other)
     before, after = objective_value(instance, plan), objective_value(change.instance, other)
-    same = same_gpus(instance, plan, change)
+    same = same_gpus(instance, plan, change, other)
     share = 1 - after / before
     return Changed(
         **common,
@@ -124,9 +127,11 @@ def days_clause(mine: Account, days: float | None) -> str:
     return f"; on the same {gpus} GPUs {days:.1f} days instead of {mine.days:.1f}"
 
 
-def same_gpus(instance: Instance, plan: Plan, change: Change) -> float | None:
-    """Days of the best plan on exactly as many GPUs of the chosen type."""
+def same_gpus(instance: Instance, plan: Plan, change: Change, other: Plan) -> float | None:
+    """Days of the best plan on exactly as many GPUs of the chosen type; `other` is the best on any."""
     gpu = instance.pools[plan.of("pool")].gpu.name
+    if plan.of("num_gpus") == other.of("num_gpus") and change.instance.pools[other.of("pool")].gpu.name == gpu:
+        return Account.within(change.instance, other).days
     exact = [pool for pool in on_gpus(change.instance, plan.of("num_gpus")) if pool.gpu.name == gpu]
     if not exact:
         return None

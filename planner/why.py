@@ -13,6 +13,7 @@ from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE
+from planner.other_frameworks import unlaunchable
 from planner.reason_words import change_words, label, part_name, part_words
 from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
@@ -21,7 +22,6 @@ from planner.space.values import (
     context_parallel_sizes,
     divisors,
     recompute_families,
-    recompute_modes,
     tensor_parallel_sizes,
 )
 from planner.variants import best_plan, decided, fixed
@@ -207,9 +207,9 @@ def no_plan(narrow: Instance) -> tuple[str, str]:
     """The limit that leaves no plan, and how near the nearest comes."""
     if not narrow.pools:
         return "hardware", "no pool has so many GPUs of that type"
-    table = Table.of(narrow, goal_of(narrow), recompute_families(recompute_modes(narrow)))
+    table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
     if not len(table.book.keys):
-        return "search", "the model's sizes do not divide so"
+        return unlaunchable(narrow) or ("search", "the model's sizes do not divide so")
     return why_none(table, lambda rows: True)
 
 

@@ -36,7 +36,7 @@ from planner.problem import load_problem
 from planner.resolve import instance_of
 from planner.space.columns import Candidates, families
 from planner.space.layouts import expand
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 
 AIM = 1e6
 RUNS_AIM = 10
@@ -48,7 +48,7 @@ ESTIMATE = "from planner.cli import main; main()"
 def candidates(path: str, wanted: int) -> tuple[KeyBook, Candidates]:
     """Up to `wanted` candidates of a problem that may keep its limits, repeated if it has fewer."""
     instance = instance_of(load_problem(path))
-    book = KeyBook.of(instance, recompute_families(recompute_modes(instance)))
+    book = KeyBook.of(instance, recompute_families(instance))
     parts = [expand(instance, groups) for groups in islice(promising_groups(instance), 64)]
     rows = Candidates.concatenate(parts)
     if not len(rows):

@@ -94,10 +94,10 @@ def search(case: Case) -> Figures:
     from planner.resolve import instance_of
     from planner.search import Effort, Table, best, goal_of
     from planner.search.ledger import Ledger
-    from planner.space.values import lattice_size, recompute_families, recompute_modes
+    from planner.space.values import lattice_size, recompute_families
 
     instance, effort = instance_of(case.problem()), Effort()
-    families = recompute_families(recompute_modes(instance))
+    families = recompute_families(instance)
 
     def work() -> tuple[Table, Any]:
         table = Table.of(instance, goal_of(instance), families)

@@ -22,11 +22,11 @@ from planner import answer
 from planner.comparison import Side
 from planner.narrowing import Search
 from planner.problem import Problem, parse_problem
-from planner.resolve import DEFAULT_STACK, instance_of
+from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
 from planner.sides import decisions_of
 from planner.solution import Decisions, Stage
-from planner.space.values import recompute_families, recompute_modes, selective_modules
+from planner.space.values import recompute_families, selective_modules
 from planner.validate import layout_faults, predicted_of
 
 DATA = Path(__file__).resolve().parents[1] / "validation" / "known_plans.yaml"
@@ -114,7 +114,7 @@ def side(problem: Problem, d: Decisions, name: str) -> Side:
         name=name,
         kind="run",
         file=DATA.name,
-        decisions=decisions_of(d) | {"seq_len": seq_len, "software": problem.search.stack or DEFAULT_STACK},
+        decisions=decisions_of(d) | {"seq_len": seq_len, "software": problem.search.profile},
         model=model.name,
         parameters=float(total_parameters(model)),
         num_gpus=d.num_gpus,
@@ -154,7 +154,7 @@ class Sides:
 def best_decisions(problem: Problem) -> Decisions:
     """The proven best plan, without the reasons."""
     instance = instance_of(problem)
-    table = Table.of(instance, goal_of(instance), recompute_families(recompute_modes(instance)))
+    table = Table.of(instance, goal_of(instance), recompute_families(instance))
     plan = best(table)
     assert plan is not None, f"{problem.name}: nothing fits"
     return answer.decisions(instance, plan)

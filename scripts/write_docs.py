@@ -28,6 +28,8 @@ APART = {"closed_form", "huggingface"}
 def problem_keys() -> str:
     """A table for each mapping of the problem file."""
     from costmodel.architecture import Architecture, LatentAttention, MixtureOfExperts
+    from planner.fine_tune import FineTune
+    from planner.mixing import Mixing
     from planner.narrowing import Search
     from planner.objective import Limits
     from planner.phases import Phase
@@ -53,7 +55,9 @@ def problem_keys() -> str:
         "storage.keep": Keep,
         "pricing": Pricing,
         "power": Power,
+        "fine_tune": FineTune,
         "phases": Phase,
+        "mixing": Mixing,
         "model": Architecture,
         "model.moe": MixtureOfExperts,
         "model.mla": LatentAttention,

@@ -30,6 +30,8 @@ class Lasting:
     spares: int = 0
     save: float = 0.0
     """Seconds until a checkpoint is written that training waits for."""
+    start: float = 0.0
+    """Seconds before the first step, in `seconds`."""
 
 
 def blocked(places: int, load: float) -> float:
@@ -93,9 +95,9 @@ def lasting(instance: Instance, layout: Any, step: float) -> Lasting:
     site, gpus = pool.site, layout.num_gpus
     nodes = gpus / pool.fabric.gpus_per_node
     ready = spares(pool, nodes, gpus)
-    seconds, standing, save = steps * step, 0.0, 0.0
+    seconds, standing, save, start = steps * step, 0.0, 0.0, 0.0
     if site is not None and site.reliability is not None:
-        seconds, standing, save = _with_losses(pool, layout, nodes, steps, step, ready)
+        seconds, standing, save, start = _with_losses(pool, layout, nodes, steps, step, ready)
     paid = max(seconds, pool.committed) / 3600
     dollars = (gpus + ready * pool.fabric.gpus_per_node) * paid * pool.price
     if site is None:
@@ -112,13 +114,14 @@ def lasting(instance: Instance, layout: Any, step: float) -> Lasting:
         float(site.storage.resolved(nodes).capacity),
         ready,
         save,
+        start,
     )
 
 
 def _with_losses(
     pool: Pool, layout: Any, nodes: float, steps: float, step: float, ready: int
-) -> tuple[float, float, float]:
-    """Seconds by the clock, the share of them that the run stands still, and what a save at the end takes."""
+) -> tuple[float, float, float, float]:
+    """Seconds by the clock, the share of them that the run stands still, and what save and start take."""
     site, gpus = pool.site, layout.num_gpus
     assert site is not None
     assert site.reliability is not None
@@ -138,7 +141,7 @@ def _with_losses(
     evaluating = 0.0 if r.evaluation_steps == inf else r.evaluation / r.evaluation_steps
     seconds = steps * (step + evaluating) * slow * planned / (1 - waiting) + again
     up = (1 - waiting) / planned
-    return seconds, waiting + (1 - waiting - up) + up * (1 - exp(-restart / mtbf)), stall + write
+    return seconds, waiting + (1 - waiting - up) + up * (1 - exp(-restart / mtbf)), stall + write, again
 
 
 def _kept(instance: Instance, pool: Pool, gpus: int, seconds: float) -> float:

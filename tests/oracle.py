@@ -98,8 +98,9 @@ def layouts(instance: Instance) -> Iterator[Layout]:
             ):
                 if vpp > 1 and m % pp:
                     continue
-                if modes(instance, selective):
-                    yield Layout(index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero, selective)
+                layout = Layout(index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero, selective)
+                if modes(instance, selective) and launches(instance, layout):
+                    yield layout
 
 
 def allowed(instance: Instance, decision: str, value: int) -> bool:
@@ -171,22 +172,79 @@ def batches(instance: Instance, dp: int) -> Iterator[tuple[int, int]]:
 
 
 def modes(instance: Instance, selective: bool) -> str:
-    """How many layers may be recomputed in full (none, some, all), '' where the problem excludes it."""
+    """How many layers may be recomputed in full, '' where the problem excludes it: none, some, all, or whole
+    (all or none)."""
     permitted = instance.narrowing.allowed.get("recompute", ("none", "selective", "full"))
     if selective:
         return "none" if "selective" in permitted else ""
+    if "none" in permitted and "full" in permitted:
+        return "whole" if instance.framework in ALL_OR_NONE else "some"
     if "none" in permitted:
-        return "some" if "full" in permitted else "none"
+        return "none"
     return "all" if "full" in permitted else ""
 
 
-def modules(architecture: Architecture, selective: bool) -> frozenset[str]:
+def modules(architecture: Architecture, selective: bool, framework: str = "any") -> frozenset[str]:
     """What selective recompute covers (`planner.space.values.selective_modules`)."""
     if not selective:
         return frozenset()
+    if framework == "torchtitan":
+        return frozenset({"per_op"})
     if architecture.moe is None:
         return frozenset({"layernorm", "mlp"})
     return frozenset({"layernorm", "moe_act", *(["mla_up_proj"] if architecture.mla else [])})
+
+
+# ---------------------------------------------------------------------------------------------------
+# What a framework can launch, one plan at a time
+
+ALL_OR_NONE = ("torchtitan", "deepspeed", "nanotron")
+"""Frameworks that recompute every layer or none."""
+EVEN = ("deepspeed", "nanotron")
+"""Frameworks whose stages hold the same number of layers."""
+
+
+def launches(instance: Instance, of: Layout) -> bool:
+    """Whether the instance's framework can launch a candidate; of torchtitan, if it has the model."""
+    a, plain = instance.architecture, of.tp == of.cp == of.pp == 1
+    simple = a.moe is None and a.mla is None
+    if instance.framework == "torchtitan":
+        return torchtitan_launches(instance, of)
+    if instance.framework == "nanotron":
+        alone = of.cp == of.vpp == 1 and not of.selective and a.layers % of.pp == 0
+        return alone and simple and of.zero < 2 and a.heads * a.head_dim == a.hidden
+    if instance.framework == "deepspeed":
+        experts = a.moe is not None and a.kinds == ("moe",) and not a.moe.shared_expert_ffn
+        mixtral = experts and plain and a.mla is None and of.ep == of.etp == 1
+        alone = of.cp == of.vpp == 1 and not of.selective and a.layers % of.pp == 0
+        return alone and (simple or mixtral)
+    return True
+
+
+def torchtitan_launches(instance: Instance, of: Layout) -> bool:
+    """FSDP: ZeRO 2 or 3, with a pipeline 1; without other parallelism of dense models also DDP."""
+    a, replicas = instance.architecture, of.dp * of.cp
+    if of.cp > 1 and a.mla is not None:
+        return False
+    if of.tp > 1 and not instance.stack.tensor_parallel.sequence_parallel:
+        return False
+    pieces = of.tp * (2 * of.cp if of.cp > 1 else 1)
+    if instance.seq_len % pieces or (a.moe is not None and (of.etp > 1 or of.ep % of.tp)):
+        return False
+    if replicas == 1:
+        return of.num_gpus == 1
+    if of.pp > 1:
+        return of.zero == 1
+    return of.zero > 1 or (of.zero == 0 and of.tp == of.cp == 1 and a.moe is None)
+
+
+def even_alone(instance: Instance, layout: Layout, of: Assigned) -> Assigned:
+    """Only the assignments in which every stage holds the same number of layers."""
+    recompute = modes(instance, layout.selective)
+    args = (instance.architecture.layers, layout.pp, layout.vpp, recompute, not instance.per_stage_recompute)
+    held = assignments(*args)[0]
+    even = held.min(axis=1) == held.max(axis=1)
+    return Assigned(np.where(even, of.step, np.inf), np.where(even, of.memory, np.inf))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -236,6 +294,8 @@ def assignments(layers: int, pp: int, vpp: int, recompute: str, uniform: bool) -
             choices = [(0,) * len(split)]
         elif recompute == "all":
             choices = [split]
+        elif recompute == "whole":
+            choices = [(0,) * len(split), split]
         elif uniform:
             choices = sorted({tuple(min(each, n) for n in split) for each in range(max(split) + 1)})
         else:
@@ -249,8 +309,8 @@ def assignments(layers: int, pp: int, vpp: int, recompute: str, uniform: bool) -
 def num_assignments(layers: int, pp: int, vpp: int, recompute: str, uniform: bool) -> int:
     """An upper limit on their number, without writing them down."""
     found = splits(layers, pp, vpp)
-    if recompute in ("none", "all"):
-        return len(found)
+    if recompute in ("none", "all", "whole"):
+        return 2 * len(found)
     return sum(max(split) + 1 if uniform else prod(n + 1 for n in split) for split in found)
 
 
@@ -338,7 +398,7 @@ def run_of(instance: Instance, layouts: list[Layout]) -> Run:
         stack=instance.stack,
         seq_len=instance.seq_len,
         precision=instance.precision,
-        recompute_modules=modules(instance.architecture, one.selective),
+        recompute_modules=modules(instance.architecture, one.selective, instance.framework),
         **columns,
     )
 
@@ -399,9 +459,8 @@ class Oracle:
             rates = rates_of(instance, run_of(instance, family))
             for index, layout in enumerate(family):
                 recompute = modes(instance, layout.selective)
-                priced.append(
-                    assigned(instance.architecture, entry(rates, index), layout, recompute, uniform)
-                )
+                of = assigned(instance.architecture, entry(rates, index), layout, recompute, uniform)
+                priced.append(even_alone(instance, layout, of) if instance.framework in EVEN else of)
         return cls(instance, ordered, priced)
 
     def memory_range(self) -> tuple[float, float]:

@@ -91,7 +91,7 @@ def run_of(asked: Problem, d: Decisions) -> Run:
         architecture=asked.model.architecture,
         gpu=gpu,
         fabric=Fabric.of(gpu),
-        stack=load_stack(asked.search.stack or "megatron-core"),
+        stack=load_stack(asked.search.profile),
         seq_len=asked.training.seq_len,
         precision=d.precision,
         recompute_modules=frozenset(d.recompute_modules),

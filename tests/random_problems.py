@@ -11,6 +11,7 @@ from costmodel.run import Fabric
 from costmodel.stack import load_stack
 from hardware.accelerator import Accelerator
 from hardware.catalogue import load_accelerator
+from planner.frameworks.table import table
 from planner.instance import Instance, Limits, Narrowing, Pool
 
 GPUS = ("H800", "H100", "A100-80GB", "H20")
@@ -176,6 +177,31 @@ def leading(random: Random) -> Instance:
         architecture=replace_model(of, moe=moe, ffn=random.choice((256, 2048, 8192))),
         narrowing=Narrowing(allowed),
         stack=load_stack(random.choice(STACKS)),
+    )
+
+
+def launched(random: Random) -> Instance:
+    """Problems of one framework with its own profile: models that it trains, most of the time."""
+    framework = random.choice(("torchtitan", "torchtitan", "deepspeed", "nanotron", "megatron"))
+    instance = problem(random, most_layers=8)
+    of = instance.architecture
+    usual = {"head_dim": of.hidden // of.heads, "tied_embeddings": False}
+    if framework in ("deepspeed", "nanotron") and random.random() < 0.8:
+        usual |= {"moe": None, "mla": None, "mtp_layers": 0}
+    if framework == "torchtitan":
+        usual |= {"mtp_layers": 0}
+    allowed = {
+        name: values
+        for name, values in instance.narrowing.allowed.items()
+        if name == "micro_batch" or random.random() < 0.5
+    }
+    return replace(
+        instance,
+        framework=framework,
+        architecture=of.model_copy(update=usual),
+        stack=load_stack(table()[framework].profile),
+        narrowing=Narrowing(allowed),
+        per_stage_recompute=False,
     )
 
 

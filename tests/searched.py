@@ -22,7 +22,7 @@ SAME = 1e-6
 
 def usual_families(instance: Instance) -> tuple[int, ...]:
     """Recompute families that cover what the instance allows, without overlap."""
-    return recompute_families(recompute_modes(instance))
+    return recompute_families(instance)
 
 
 def blank(instance: Instance) -> Table:

@@ -11,7 +11,7 @@ from handmade import feasible, infeasible
 from typer.testing import CliRunner
 
 import planner
-from planner.cli.app import app
+from planner.cli.app import VERBS, app
 from planner.errors import TimeLimit
 from planner.solution import Solution
 
@@ -396,3 +396,28 @@ def test_the_installed_command_exits_with_the_same_codes(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("planner: ")
     assert done.stdout == ""
+
+
+def test_a_verb_is_read_without_the_others():
+    code = (
+        "import sys\n"
+        "sys.argv = ['planner', 'solve', '--help']\n"
+        "from planner.cli import main\n"
+        "from planner.cli.app import VERBS\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted(verb for verb in VERBS if f'planner.cli.{verb}' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['solve']"
+
+
+def test_what_is_no_verb_is_compared_with_all_of_them():
+    done = run("slove")
+    assert done.exit_code == 2
+    assert "No such command 'slove'" in done.stderr
+    assert "'solve'" in done.stderr
+
+
+def test_every_verb_is_in_the_help():
+    shown = run("--help").stdout
+    assert all(f"\n  {verb} " in shown for verb in VERBS)

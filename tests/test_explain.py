@@ -27,15 +27,23 @@ from planner.explained import explained
 from planner.explanation import Explanation
 from planner.instance import Instance
 from planner.listing import best_records
-from planner.marginal import moved, moves
+from planner.marginal import best_there, moved, moves
 from planner.problem import load_problem
 from planner.resolve import instance_of
 from planner.search import Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solve import solve
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 from planner.validate import violations
-from planner.variants import best_plan, decided, fixed, objective_value, with_limits, with_pool
+from planner.variants import (
+    best_plan,
+    decided,
+    fixed,
+    objective_value,
+    reach_of,
+    with_limits,
+    with_pool,
+)
 from planner.what_if import changed, hardware_changes
 from planner.why import answered, parse_question
 
@@ -53,7 +61,7 @@ def explanation() -> Explanation:
 def main_reasons() -> tuple[Instance, Plan, tuple[solution.Reason, ...]]:
     instance = instance_of(load_problem(MAIN))
     table = Table.of(instance, goal_of(instance), relax.every_family(instance))
-    plan = best(table, in_families(recompute_families(recompute_modes(instance))))
+    plan = best(table, in_families(recompute_families(instance)))
     assert plan is not None
     return instance, plan, explain.reasons(table, plan, explain.runner_ups(table, plan))
 
@@ -93,6 +101,69 @@ def test_every_reason_of_the_main_job_is_the_difference_to_the_best_plan_that_de
         assert f"{abs(theirs['days'] - mine['days']):.2f} days" in reason.text
         seen += 1
     assert seen >= 7
+
+
+def test_candidates_list_every_alternative_of_the_main_job_with_the_figures_of_its_reason() -> None:
+    instance, plan, reasons = main_reasons()
+    mine, same = Account.within(instance, plan), 0
+    asked = [each for each in reasons if each.alternative is not None and each.decision != "stages"]
+    assert len(asked) >= 8
+    for reason in asked:
+        other = alternative_of(instance, plan, reason)
+        narrow = fixed(instance, decided(instance, other))
+        listed = min(best_records(narrow, 1), key=lambda record: record["dollars"])
+        figures = {name: listed[name] - mine_of(mine, name) for name in ("days", "dollars", "step_time_s")}
+        plain = tuple(int(n) for n in plain_layers(80, other.of("pp"), other.of("vpp")))
+        if other.stages.layers == plain and len(set(other.stages.recomputed)) == 1:
+            same += 1
+            for name, value in figures.items():
+                assert reason.effect[name] == pytest.approx(value, rel=1e-6, abs=1e-6), (reason.text, name)
+        # Stages that the search assigns are no worse than the even ones of the list.
+        assert figures["dollars"] >= reason.effect["dollars"] - 1e-6, reason.text
+    assert same >= 4
+
+
+def alternative_of(instance: Instance, plan: Plan, reason: solution.Reason) -> Plan:
+    if reason.decision == "num_microbatches":
+        fewer = np.array([reason.alternative])
+        return replace(plan, row=replace(plan.row, m_low=fewer, m_high=fewer))
+    found = best_plan(fixed(instance, {reason.decision: reason.alternative}))
+    assert found is not None
+    return found
+
+
+def mine_of(mine: Account, name: str) -> float:
+    return float(mine.prediction.step_time if name == "step_time_s" else getattr(mine, name))
+
+
+def test_a_looser_limit_gives_the_plan_of_solving_again_with_it() -> None:
+    instance, plan = small()
+    for move in moves(instance):
+        found, again = best_there(instance, plan, move), best_plan(move.instance)
+        assert (found is None) == (again is None), move.what
+        if found is not None and again is not None:
+            value = objective_value(move.instance, again)
+            assert objective_value(move.instance, found) == pytest.approx(value, rel=1e-9), move.what
+
+
+def test_nothing_worse_than_a_plan_that_is_known_is_looked_at_and_the_answer_is_the_same() -> None:
+    instance, plan = small()
+    value = objective_value(instance, plan)
+    again = best_plan(instance, value)
+    assert again is not None
+    assert objective_value(instance, again) == pytest.approx(value, rel=1e-9)
+    assert best_plan(instance, value * (1 - 1e-6)) is None
+
+
+def test_a_faster_link_is_solved_from_what_the_plan_takes_on_it() -> None:
+    instance, plan = small()
+    for change in hardware_changes(instance, plan):
+        if change.what == "precision":
+            continue
+        reach, best_of_all = reach_of(change.instance, plan), best_plan(change.instance)
+        assert best_of_all is not None
+        assert np.isfinite(reach)
+        assert objective_value(change.instance, best_of_all) <= reach * (1 + 1e-9)
 
 
 def test_fewer_micro_batches_of_the_main_job_are_priced_as_the_cost_model_does() -> None:

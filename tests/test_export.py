@@ -6,6 +6,7 @@ import ast
 import json
 import shutil
 import subprocess
+import tomllib
 from dataclasses import replace
 from functools import cache
 from math import ceil
@@ -27,7 +28,6 @@ from planner.export import LAUNCHERS, TARGETS, CannotExport, able, export, job_o
 from planner.export.bridge import NEEDED
 from planner.export.job import Job
 from planner.export.layout import pipeline_layout
-from planner.export.megatron import NEEDED as MEGATRON_NEEDED
 from planner.export.megatron import ROTARY
 from planner.listing import listed, records
 from planner.problem import parse_problem
@@ -436,90 +436,6 @@ def test_the_bridge_recipe_says_what_the_command_line_says(of, monkeypatch):
     assert pattern is None or pattern == (1 if o.moe_layer_freq == "1" else eval(o.moe_layer_freq))
 
 
-# Read by the planner's own importers
-
-
-@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_importing_the_command_line_gives_the_plan_back(path, tmp_path):
-    importers = pytest.importorskip("planner.importers")
-    solution = read_solution(path)
-    of = job_of(solution, 1, path)
-    (tmp_path / "launch.sh").write_text(LAUNCHERS["megatron"](of)["launch.sh"])
-    set_by_the_user = dict.fromkeys((*MEGATRON_NEEDED, *ROTARY, "MASTER_ADDR"), "1")
-    given = importers.Given(gpu=of.decisions.gpu, variables=set_by_the_user)
-    (launch,) = importers.read_launches(tmp_path / "launch.sh", given)
-    read, wanted = launch.written, expected(of)
-    assert not launch.refused
-    assert [finding.text for finding in launch.findings if finding.level == "error"] == []
-    assert read["num_gpus"] == wanted["world"]
-    assert read["zero_stage"] == wanted["zero"]
-    same = (
-        "tp",
-        "pp",
-        "cp",
-        "vpp",
-        "micro_batch",
-        "global_batch",
-        "seq_len",
-        "precision",
-        "sequence_parallel",
-    )
-    assert {name: read[name] for name in same} == {name: wanted[name] for name in same}
-    assert (read.get("ep", 1), read.get("etp", 1)) == (wanted["ep"], wanted["etp"])
-    assert read["recompute"] == of.decisions.recompute
-    assert all(module in read.get("recompute_detail", "") for module in wanted["modules"])
-    if "pp_layout" in read:
-        assert [stage.count("t") for stage in unrolled(read["pp_layout"])] == of.layers
-    # Latent attention has no head_dim, and its norms are on the compressed queries and keys.
-    unsaid = {"name", "source", "max_seq_len"} | ({"head_dim", "qk_norm"} if of.architecture.mla else set())
-    model = Architecture.model_validate(read["model"])
-    assert model.model_dump(exclude=unsaid) == of.architecture.model_dump(exclude=unsaid)
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        {"zero": 3, "card": "llama-3-8b"},
-        {"zero": 2, "card": "qwen-3-30b-a3b", "ep": 8},
-        {"zero": 3, "card": "llama-3-70b", "cp": 2, "tp": 4, "recomputed": [80]},
-    ],
-)
-def test_importing_the_toml_gives_the_plan_back(plan, tmp_path):
-    importers = pytest.importorskip("planner.importers")
-    of = job(**plan)
-    (tmp_path / "t.toml").write_text(LAUNCHERS["torchtitan"](of)["torchtitan_0.2.toml"])
-    given = importers.Given(gpu="H800", gpus=of.decisions.num_gpus)
-    (launch,) = importers.read_launches(tmp_path / "t.toml", given)
-    same = ("tp", "pp", "cp", "ep", "vpp", "micro_batch", "global_batch", "seq_len", "precision")
-    wanted = expected(of)
-    assert {name: launch.written[name] for name in same} == {name: wanted[name] for name in same}
-    assert launch.written.get("zero_stage", 3) == wanted["zero"]
-    assert launch.written["recompute"] == of.decisions.recompute
-    assert launch.written["model"] == of.architecture.name
-
-
-def test_importing_ds_config_gives_the_plan_back(tmp_path):
-    importers = pytest.importorskip("planner.importers")
-    of = job("llama-2-7b", zero=3, layers=[32])
-    for name, text in LAUNCHERS["deepspeed"](of).items():
-        (tmp_path / name).write_text(text)
-    given = importers.Given(
-        gpu="H800", gpus=8, model=str(tmp_path / "config.json"), settings=(("seq_len", of.seq_len),)
-    )
-    (launch,) = importers.read_launches(tmp_path / "ds_config.json", given)
-    wanted = expected(of)
-    read = launch.written
-    assert (read["micro_batch"], read["global_batch"], read["zero_stage"], read["precision"]) == (
-        wanted["micro_batch"],
-        wanted["global_batch"],
-        wanted["zero"],
-        "bf16",
-    )
-    unsaid = {"name", "source", "max_seq_len"}
-    model = Architecture.model_validate(read["model"])
-    assert model.model_dump(exclude=unsaid) == of.architecture.model_dump(exclude=unsaid)
-
-
 # What is refused
 
 REFUSED = [
@@ -533,6 +449,8 @@ REFUSED = [
     ("torchtitan", {"modules": ("layernorm", "mlp"), "pp": 4}, "recompute of"),
     ("torchtitan", {"recomputed": [3] * 4, "pp": 4}, "full recompute"),
     ("torchtitan", {"zero": 1, "tp": 2}, "ZeRO"),
+    ("torchtitan", {"zero": 1, "num_microbatches": 1}, "ZeRO"),
+    ("torchtitan", {"zero": 2, "pp": 4}, "a pipeline with ZeRO"),
     ("torchtitan", {"zero": 0, "tp": 2}, "ZeRO 0"),
     ("torchtitan", {"precision": "fp8", "pp": 4}, "precision"),
     ("torchtitan", {"card": "qwen-3-30b-a3b", "tp": 2, "etp": 2, "ep": 2, "zero": 3}, "etp"),
@@ -542,6 +460,7 @@ REFUSED = [
     ("torchtitan", {"card": "gpt-oss-20b", "zero": 3}, "the model"),
     ("deepspeed", {"pp": 4, "vpp": 2}, "vpp"),
     ("deepspeed", {"pp": 3, "layers": [27, 27, 26]}, "stages of"),
+    ("deepspeed", {"pp": 4, "zero": 2}, "a pipeline with ZeRO"),
     ("deepspeed", {"cp": 2}, "cp"),
     ("deepspeed", {"cp": 2, "tp": 2}, "cp"),
     ("deepspeed", {"card": "qwen-3-30b-a3b", "ep": 2}, "ep"),
@@ -619,6 +538,23 @@ def test_sizes_that_torchtitan_does_not_register_come_in_a_file_of_their_own():
     assert "planner_flavor.py" not in files
     assert 'flavor = "70B"' in files["torchtitan_0.2.toml"]
     assert "ROTARY_BASE" not in files["launch.sh"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "tp", "parts", "asynchronous"),
+    [
+        ("torchtitan", 2, ["model"], True),
+        ("torchtitan-2025", 1, ["model", "loss"], False),
+        ("megatron-lm", 2, ["model", "loss"], False),
+    ],
+)
+def test_torchtitan_compiles_and_overlaps_what_the_profile_counts_on(stack, tp, parts, asynchronous):
+    files = LAUNCHERS["torchtitan"](job("llama-3-8b", zero=3, tp=tp, stack=stack))
+    data = tomllib.loads(files["torchtitan_0.2.toml"])
+    assert data["compile"] == {"enable": True, "components": parts}
+    assert data["parallelism"]["enable_async_tensor_parallel"] == asynchronous
+    assert f"enable_async_tensor_parallel={asynchronous}," in files["recipe.py"]
+    assert ("'loss'," in files["recipe.py"]) == ("loss" in parts)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from costmodel.phases import phased_seconds, steps_of
 from costmodel.storage.description import Storage, usual_storage
 from hardware.site import site_reliability, site_storage
 from planner.estimates import estimated
+from planner.fine_tune import FineTune
 from planner.phases import Phase
 from planner.power import Power
 from planner.pricing import Pricing
@@ -230,6 +231,10 @@ def test_spares_are_the_fewest_that_suffice(offered: float, probability: float) 
     assert swap_chance(spares, offered) >= probability - 1e-12
     if spares:
         assert swap_chance(spares - 1, offered) < probability
+
+
+def test_a_run_that_never_stops_failing_needs_no_more_than_the_most_spares() -> None:
+    assert spares_for(np.array([1e6, 0.5]), 0.99).tolist() == [4096, spares_for(0.5, 0.99)]
 
 
 def test_without_spares_every_failed_node_is_waited_for() -> None:
@@ -488,7 +493,8 @@ def test_the_pages_sections_are_read() -> None:
     kinds = {name: Pricing.model_validate(each).kind for name, each in written["pricing"].items()}
     assert kinds == {"H800": "reserved", "H20": "owned"}
     assert [Phase.model_validate(each).name for each in written["phases"]] == ["ramp", "main"]
-    assert set(written) == {"reliability", "storage", "pricing", "power", "phases"}
+    assert FineTune.model_validate(written["fine_tune"]).gpus == 4
+    assert set(written) == {"reliability", "storage", "pricing", "power", "fine_tune", "phases"}
 
 
 def test_the_pages_table_is_what_the_model_says() -> None:

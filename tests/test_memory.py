@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -264,6 +265,40 @@ def test_offload_leaves_the_rest_and_one_virtual_stage_on_the_gpu() -> None:
     chunk = 10 * stage_rates(run).kept.kinds[0] * (1 + run.stack.memory.fragmentation)
     assert first[0] - first[1] == pytest.approx(3.5 * chunk)
     assert first[1] - first[2] == pytest.approx(3.5 * chunk)
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize(
+    "layout", [{"pp": 8, "num_microbatches": 64}, {"pp": 4, "vpp": 5, "num_microbatches": 64}, {}]
+)
+def test_the_more_is_offloaded_the_less_is_on_the_gpu(layout: dict[str, int], recomputed: bool) -> None:
+    """Checkpoints go to the host as well: full recompute with offload is not dearer than without."""
+    run = a_run("llama-2-70b", tp=8, zero=1, dp=8, **layout)
+    split = split_of(run, recomputed=recomputed)
+    peaks = [stage_memory(stage_rates(replace(run, offload=x)), split) for x in (0.0, 0.25, 0.5, 1.0)]
+    for more, less in pairwise(peaks):
+        # The last of the stages keeps one micro-batch, which is back as a whole: nothing is saved there.
+        assert (less <= more).all()
+        assert less[0] < more[0]
+
+
+def test_without_a_pipeline_two_layers_are_back_at_a_time() -> None:
+    run = a_run("llama-3-8b", zero=3, dp=8)
+    rates = stage_rates(run)
+    split = split_of(run, recomputed=True)
+    none, whole = (stage_memory(stage_rates(replace(run, offload=x)), split)[0] for x in (0.0, 1.0))
+    assert none - whole == pytest.approx(30 * rates.checkpoint[0] * (1 + rates.overhead))
+
+
+def test_gathered_keys_and_values_take_memory_by_the_whole_sequence() -> None:
+    """A million tokens of 8 key heads on 8 context ranks: 16 bytes an element, whatever the queries."""
+    base = a_run("llama-3-8b", stack=load_stack("fsdp"), seq_len=1_000_000)
+    split, whole = replace(base, cp=8), 16 * 1_000_000 * 1024
+    quiet = replace(split, stack=megatron(**split.stack.memory.model_dump() | {"context_gather_bytes": 0.0}))
+    assert working_bytes(split) - working_bytes(quiet) == pytest.approx(whole)
+    assert working_bytes(replace(split, tp=2)) < working_bytes(split)
+    none = replace(base, stack=quiet.stack)
+    assert working_bytes(base) == working_bytes(none)
 
 
 def test_states_sharded_within_a_node_shrink_only_as_far_as_the_node() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from math import exp, expm1, inf
 from random import Random
 from typing import Any
@@ -22,6 +23,7 @@ from planner.errors import InvalidInput
 from planner.export import Job, export, job_of
 from planner.instance import Instance, Pool
 from planner.listing import best_records
+from planner.phased import gap_of
 from planner.power import Power
 from planner.pricing import Pricing
 from planner.problem import Problem, load_problem, parse_problem
@@ -32,7 +34,7 @@ from planner.search import Effort, Plan, Table, best, goal_of
 from planner.site import site_of
 from planner.solution import Estimate, Solution
 from planner.solve import solve
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 from planner.stages import BYTES
 from planner.storage import Storage
 from planner.together import Together, place_of
@@ -166,7 +168,7 @@ def least(instance: Instance, answers: list[Answer]) -> float:
 
 
 def planned(instance: Instance) -> Plan | None:
-    return best(Table.of(instance, goal_of(instance), recompute_families(recompute_modes(instance))))
+    return best(Table.of(instance, goal_of(instance), recompute_families(instance)))
 
 
 def run_of(instance: Instance, plan: Plan) -> Lasting:
@@ -215,7 +217,7 @@ def test_columns_of_an_economy_are_the_arithmetic_of_one_run(seed: int) -> None:
     random = Random(seed)
     instance = surrounded(random, problem(random))
     instance = replace(instance, objective=(("energy", 1.0),), lexicographic=True)
-    table = Table.of(instance, goal_of(instance), recompute_families(recompute_modes(instance)))
+    table = Table.of(instance, goal_of(instance), recompute_families(instance))
     table.list_pipelines(np.arange(len(table.book.keys))[:40])
     table.open(np.arange(len(table.pipelines))[:60], inf)
     rows, step = table.groups.rows, 0.37
@@ -251,7 +253,7 @@ def test_bounds_of_keys_and_pipelines_count_what_every_plan_loses() -> None:
         instance = replace(
             surrounded(random, problem(random)), objective=(("energy", 1.0),), lexicographic=True
         )
-        table = Table.of(instance, goal_of(instance), recompute_families(recompute_modes(instance)))
+        table = Table.of(instance, goal_of(instance), recompute_families(instance))
         table.list_pipelines(np.arange(len(table.book.keys)))
         table.open(np.arange(len(table.pipelines)), inf)
         rows, economy = table.groups.rows, table.groups.economy
@@ -604,12 +606,16 @@ def in_phases(random: Random, instance: Instance) -> tuple[Instance, list[Instan
 def of_all_phases(
     run: Instance, phases: list[Instance], tight: bool
 ) -> dict[tuple[int, int], tuple[float, float]] | None:
-    """Seconds and dollars by pool and GPUs, each phase with its quickest plan there; by brute force."""
+    """Seconds and dollars by pool and GPUs of the quickest run there, by brute force.
+
+    Each phase with its quickest plan, or the first two (as long in their sequences) in one job.
+    """
     seconds: dict[tuple[int, int], list[float]] = {}
-    for index, phase in enumerate(phases):
-        oracle = Oracle.of(phase, 400, 30_000)
-        if oracle is None:
-            return None
+    oracles = [Oracle.of(phase, 400, 30_000) for phase in phases]
+    if any(oracle is None for oracle in oracles):
+        return None
+    for index, (phase, oracle) in enumerate(zip(phases, oracles, strict=True)):
+        assert oracle is not None
         quickest: dict[tuple[int, int], float] = {}
         for of in oracle.answers(tighter(phase) if tight else phase):
             place = (of.layout.pool, of.layout.num_gpus)
@@ -623,8 +629,43 @@ def of_all_phases(
             pool = run.pools[place[0]]
             nodes = place[1] / pool.fabric.gpus_per_node
             paid = (nodes + spares(pool, nodes, place[1])) * pool.fabric.gpus_per_node * pool.price / 3600
-            totals[place] = (sum(parts), paid * max(sum(parts), pool.committed))
+            took = sum(parts)
+            if phases[0].seq_len == phases[1].seq_len:
+                both = in_one_job(phases, oracles, place, tight)
+                took = min(took, both + sum(parts[2:]))
+            totals[place] = (took, paid * max(took, pool.committed))
     return totals
+
+
+def in_one_job(
+    phases: list[Instance], oracles: list[Oracle | None], place: tuple[int, int], tight: bool
+) -> float:
+    """Seconds of the quickest two phases with one layout and one stage assignment, the batch growing."""
+    best, rows = inf, []
+    for phase, oracle in zip(phases[:2], oracles[:2], strict=True):
+        assert oracle is not None
+        limit = tighter(phase) if tight else phase
+        room = limit.pools[place[0]].gpu.memory.driver * (1 - limit.limits.memory_headroom)
+        rows.append(
+            [
+                (layout, np.where(of.memory <= room, of.step, inf))
+                for layout, of in zip(oracle.layouts, oracle.priced, strict=True)
+                if (layout.pool, layout.num_gpus) == place
+            ]
+        )
+    for (one, early), (other, late) in product(*rows):
+        if one.num_microbatches > other.num_microbatches:
+            continue
+        if replace(one, num_microbatches=0) != replace(other, num_microbatches=0):
+            continue
+        took = 0.0
+        for phase, layout, steps in ((phases[0], one, early), (phases[1], other, late)):
+            free = lasting(phase, layout, 0.0)
+            slope = lasting(phase, layout, 1.0).seconds - free.seconds
+            took = took + free.seconds + slope * steps
+        of = lasting(phases[1], other, 0.0)
+        best = min(best, float(np.min(took)) - of.start + (of.save if len(phases) > 2 else 0.0))
+    return best
 
 
 @pytest.mark.parametrize("seed", [*range(5), *MANY[:50]])
@@ -657,13 +698,15 @@ def test_phases_chosen_together_are_the_best_of_all_places(seed: int) -> None:
         ]
         return min(inside, default=inf)
 
-    found, _ = Together.of(run, phases, Effort()).best()
+    search = Together.of(run, phases, Effort())
+    found, others = search.best()
     surely = best_of(of_all_phases(run, phases, tight=True))
     if found is None:
         assert surely == inf
         return
     mine = value(run, found.totals["time"], found.totals["cost"], 0.0, 0.0)
-    assert best_of(totals) * (1 - SAME) <= mine <= surely * (1 + SAME)
+    gap = gap_of(search, found, others)
+    assert best_of(totals) * (1 - SAME) <= mine <= surely * (1 + SAME) / (1 - gap)
     assert {place_of(plan) for plan in found.plans} == {found.place}
 
 
@@ -696,6 +739,65 @@ def test_a_run_in_phases_is_one_run_on_the_same_nodes() -> None:
     assert run.switching_hours == pytest.approx(starts / 3600)
     assert run.slack["deadline"].used == pytest.approx(run.days)
     assert Solution.from_text(solution.to_json()) == solution
+
+
+PINNED = (
+    "search",
+    "{tp: [2], cp: [1], pp: [1], vpp: 1, micro_batch: [2], dp: [8], zero: 1, recompute: none}",
+)
+
+
+def test_a_run_cut_in_two_is_the_run() -> None:
+    """Nothing is saved or started between phases that need no change of the job."""
+    one = solved(*RATES).plans[0]
+    cut = solved(("phases", "[{name: a, share: 30%}, {name: b}]"), *RATES)
+    run = cut.run
+    assert run is not None
+    assert (cut.status, cut.proof.gap) == ("optimal", 0)
+    assert [phase.goes_on for phase in run.phases] == [False, True]
+    assert run.phases[0].plan.decisions == run.phases[1].plan.decisions == one.decisions
+    assert run.days == pytest.approx(one.estimate.days, rel=1e-9)
+    assert run.dollars == pytest.approx(one.estimate.dollars, rel=1e-9)
+    assert run.switching_hours == 0
+    assert "b goes on in the job of a" in run.texts[0]
+
+
+def test_a_batch_that_grows_needs_no_restart_and_longer_sequences_do() -> None:
+    phases = (
+        "[{name: a, share: 10%, global_batch: 16 sequences}, {name: b}, {name: c, share: 5%, seq_len: 8192}]"
+    )
+    run = solved(("phases", phases), PINNED, *RATES).run
+    assert run is not None
+    assert [phase.goes_on for phase in run.phases] == [False, True, False]
+    assert [phase.plan.decisions.num_microbatches for phase in run.phases[:2]] == [1, 2]
+    one, two, three = (phase.plan.estimate for phase in run.phases)
+    lost = three.losses
+    assert lost is not None
+    start, save = lost.restart_minutes / 60 - 3 / 60, (lost.stall_s + lost.write_s) / 3600
+    assert run.switching_hours == pytest.approx(start + save)
+    assert run.days == pytest.approx(one.days + two.days + three.days - (start - save) / 24)
+    assert run.phases[1].days == pytest.approx(two.days - start / 24 + save / 24)
+    assert "--rampup-batch-size" in run.texts[0]
+
+
+def test_a_batch_that_shrinks_takes_a_restart() -> None:
+    phases = "[{name: a, share: 10%, global_batch: 32 sequences}, {name: b, global_batch: 16 sequences}]"
+    run = solved(("phases", phases), PINNED, *RATES).run
+    assert run is not None
+    assert not run.phases[1].goes_on
+    assert run.switching_hours > 0
+
+
+def test_the_validator_knows_which_phases_go_on() -> None:
+    asked = job(("phases", _yaml("[{name: a, share: 30%}, {name: b}]")))
+    run = solve(asked).run
+    assert run is not None
+    parts = [asked.of_phase(part) for part in asked.resolved_phases()]
+    assert wrong_together(asked, parts, run) == []
+    apart = (run.phases[0], run.phases[1].model_copy(update={"goes_on": False}))
+    assert any(
+        "go on" in text for text in wrong_together(asked, parts, run.model_copy(update={"phases": apart}))
+    )
 
 
 def text_of(each: Job) -> str:

@@ -24,14 +24,14 @@ from planner.problem import parse_problem
 from planner.report import extras
 from planner.report.candidates import candidates, shape
 from planner.report.choice import Setting, choose
-from planner.report.data import report_data
+from planner.report.data import explore, report_data
 from planner.report.page import as_script, filled, page
 from planner.report.pictures import picture, specifications
 from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
 from planner.solution import Solution
 from planner.solve import solve
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 
 MIB = 2**20
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -181,7 +181,7 @@ def test_the_choice_among_candidates_is_what_solving_again_would_choose(data, mo
         instance.limits, deadline=instance.limits.deadline * deadline, budget=instance.limits.budget * budget
     )
     other = replace(instance, pools=pools, limits=limits)
-    plan = best(Table.of(other, goal_of(other), recompute_families(recompute_modes(other))))
+    plan = best(Table.of(other, goal_of(other), recompute_families(other)))
     setting = Setting(limits.deadline, limits.budget, dict(enumerate(prices)))
     chosen = choose(instance, data.found.candidates, setting)
     assert (chosen is None) == (plan is None)
@@ -206,7 +206,7 @@ def test_other_objectives_and_committed_windows_are_chosen_by_as_well(changes):
     problem = parse_problem(PROBLEM | changes)
     instance = instance_of(problem)
     found = candidates(instance, ()).candidates
-    families = recompute_families(recompute_modes(instance))
+    families = recompute_families(instance)
     for factor in (1.0, 0.4):
         limits = replace(instance.limits, deadline=factor * instance.limits.deadline)
         other = replace(instance, limits=limits)
@@ -242,6 +242,47 @@ def test_sensitivity_is_what_the_planner_would_say(data, solution):
         if None not in (s.low.dollars, s.high.dollars)
     ]
     assert widths == sorted(widths, reverse=True)
+
+
+def test_links_are_solved_again_at_either_end(data, solution):
+    swing = next(swing for swing in data.swings if swing.name == "network bandwidth")
+    slower = [
+        pool | {"network": f"{of.fabric.nic * 0.9 * 8 / 1e9:.9g} Gbit/s"}
+        for pool, of in zip(PROBLEM["hardware"], data.instance.pools, strict=True)
+    ]
+    again = solved(hardware=slower).plans[0].estimate
+    assert (swing.how, swing.low.dollars) == ("solved again", pytest.approx(again.dollars))
+
+
+def test_a_report_of_an_explored_solution_looks_for_nothing_and_shows_the_same(data, solution, monkeypatch):
+    kept = read_back(explore(solution))
+    for name in ("planner.report.data.candidates", "planner.report.data.sensitivity"):
+        monkeypatch.setattr(name, None)
+    again = report_data(kept, time_limit=0.0)
+    assert again.found.complete
+    assert again.swings == data.swings
+
+    def figures(of):
+        return sorted((one.pool, one.seconds, one.dollars) for one in of.found.candidates)
+
+    assert figures(again) == figures(data)
+    assert again.chosen == data.chosen == 0
+
+
+def test_what_was_explored_under_another_cost_model_is_looked_for_again(solution):
+    kept = explore(solution)
+    first, *rest = kept.explored.plans
+    wrong = first.model_copy(
+        update={"estimate": first.estimate.model_copy(update={"step_time_s": first.estimate.step_time_s * 1.1})}
+    )
+    kept = kept.model_copy(
+        update={"explored": kept.explored.model_copy(update={"plans": (wrong, *rest), "swings": ()})}
+    )
+    assert report_data(kept, time_limit=None).swings
+
+
+def read_back(solution):
+    return type(solution).from_text(solution.to_json())
 
 
 def test_the_parts_of_every_stage_add_up_to_the_step_and_to_its_memory(data, solution):

@@ -36,7 +36,12 @@ PROBLEMS = {
     "plain": {},
     "pipeline": {"search__pp": [4], "search__vpp": 1},
     "interleaved": {"search__pp": [2], "search__vpp": 2},
-    "recomputed": {"search__recompute": ["full"], "search__pp": [3], "search__vpp": 1},
+    "recomputed": {
+        "search__recompute": ["full"],
+        "search__pp": [3],
+        "search__vpp": 1,
+        "search__framework": "any",
+    },
     "limited": {"limits__budget": "3k USD", "limits__deadline": "30 days", "objective": "time"},
 }
 

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import BaseModel
 
 from costmodel.stack import Stack
 from costmodel.stack_parts import ByGeneration
 from hardware.accelerator import Accelerator, Calibration
 
+HOST_SECONDS = (
+    "gap",
+    "layer",
+    "attention",
+    "ffn",
+    "moe",
+    "local_expert",
+    "alltoall",
+    "tp_collective",
+    "wide_tp",
+)
+"""What of `Host` is time."""
+
 
 def calibrated_stack(stack: Stack, gpu: Accelerator) -> Stack:
     """The profile with the rates that runs on this cluster reach; the profile itself without calibration.
 
-    compute multiplies the rates of GEMMs and attention; communication, and what was measured of each link
-    for each kind of traffic, multiply the shares of the links' speed that collectives and transfers reach.
+    step multiplies the rates of all that a step does. Besides, compute multiplies those of GEMMs and
+    attention; communication, and what was measured of each link for each kind of traffic, the shares of the
+    links' speed that collectives and transfers reach.
     """
     found = gpu.calibration
     if found is None:
         return stack
+    rate = found.step * found.compute
     return stack.model_copy(
         update={
-            "gemm": _changed(stack.gemm, factor=_scaled(stack.gemm.factor, found.compute)),
+            "gemm": _changed(stack.gemm, factor=_scaled(stack.gemm.factor, rate)),
             "attention": _changed(
                 stack.attention,
-                forward=_scaled(stack.attention.forward, found.compute),
-                backward=_scaled(stack.attention.backward, found.compute),
+                forward=_scaled(stack.attention.forward, rate),
+                backward=_scaled(stack.attention.backward, rate),
             ),
             **_collectives(stack, found),
+            **_rest(stack, found.step),
             "expert_parallel": _expert_parallel(stack, found),
         }
     )
@@ -38,7 +56,7 @@ def _collectives(stack: Stack, found: Calibration) -> dict[str, BaseModel]:
         stack.tensor_parallel,
         stack.data_parallel,
         stack.pipeline,
-        found.communication,
+        found.step * found.communication,
     )
     return {
         "tensor_parallel": _changed(
@@ -59,11 +77,28 @@ def _collectives(stack: Stack, found: Calibration) -> dict[str, BaseModel]:
     }
 
 
+def _rest(stack: Stack, factor: float) -> dict[str, BaseModel]:
+    """Memory-bound kernels, launches, the head's loss and the end of a step: their times over the factor."""
+    host, head, optimizer = stack.host, stack.head, stack.optimizer
+    return {
+        "elementwise": _changed(stack.elementwise, factor=stack.elementwise.factor / factor),
+        "host": _changed(host, **_over(host, HOST_SECONDS, factor)),
+        "head": _changed(head, **_over(head, ("loss_bytes", "embedding_bytes"), factor)),
+        "optimizer": _changed(
+            optimizer, **_over(optimizer, ("sharded_bytes", "local_bytes", "step", "micro_batch"), factor)
+        ),
+    }
+
+
+def _over(part: BaseModel, names: Iterable[str], factor: float) -> dict[str, float]:
+    return {name: getattr(part, name) / factor for name in names}
+
+
 def _expert_parallel(stack: Stack, found: Calibration) -> BaseModel:
     """Dispatch and combine; the cap on what a GPU sends across nodes moves with the network."""
     part = stack.expert_parallel
-    near = found.communication * found.nvlink.all_to_all
-    far = found.communication * found.network.all_to_all
+    near = found.step * found.communication * found.nvlink.all_to_all
+    far = found.step * found.communication * found.network.all_to_all
     return _changed(
         part,
         alltoall_nvlink=part.alltoall_nvlink * near,

@@ -41,23 +41,12 @@ def priors() -> Priors:
 
 
 def fit_factors(errors: Values, slopes: Values, known: Priors) -> Values:
-    """Logarithms of the factors, (factors,), from errors (steps,) and slopes (steps, factors).
-
-    No more factors move than there are steps: first those whose prior uncertainty shows most in them.
-    """
-    shows = np.abs(slopes).max(axis=0) * known.sd
-    moving = np.sort(np.argsort(-shows, kind="stable")[: len(errors)])
-    found = np.zeros(slopes.shape[1])
-    found[moving] = _most_probable(errors, slopes[:, moving], known.sd[moving], known)
-    return found
-
-
-def _most_probable(errors: Values, slopes: Values, sd: Values, known: Priors) -> Values:
-    x: Values = np.zeros(len(sd))
+    """Logarithms of the factors, (factors,), from errors (steps,) and slopes (steps, factors)."""
+    x: Values = np.zeros(len(known.sd))
     for _ in range(ROUNDS):
         left = np.abs(errors + slopes @ x)
         weight = np.minimum(1.0, known.huber * known.noise / np.maximum(left, known.noise / 1e3))
-        curvature = slopes.T @ (weight[:, None] * slopes) / known.noise**2 + np.diag(1 / sd**2)
+        curvature = slopes.T @ (weight[:, None] * slopes) / known.noise**2 + np.diag(1 / known.sd**2)
         pull = slopes.T @ (weight * errors) / known.noise**2
         x = np.asarray(-np.linalg.solve(curvature, pull), dtype=np.float64)
     return x

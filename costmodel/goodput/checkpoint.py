@@ -86,7 +86,8 @@ def saving(
     copy to host memory, then C/B beside training.
     """
     ranks = {"all": num_gpus, "replica": np.maximum(num_gpus / replicas, 1), "one": 1 + 0 * num_gpus}[writers]
-    nodes = np.ceil(ranks / gpus_per_node)
+    # Rounded first: a mean over nodes of two sizes may come out a hair above a whole number of them.
+    nodes = np.ceil(np.round(ranks / gpus_per_node, 9))
     bandwidth = np.minimum(storage.write, nodes * storage.node_write)
     seconds = transfer_seconds(size, bandwidth)
     if mode == "sync":

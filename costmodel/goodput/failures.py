@@ -49,9 +49,24 @@ def failures_of(
     return Failures(**part, planned=planned, gpus_per_switch=serves["switch"])
 
 
+def stops_a_month(lost_a_month: float) -> float:
+    """Times a month that a node is taken back, if a share of nodes is within one: -ln(1 - share)."""
+    return float(-np.log1p(-lost_a_month))
+
+
+def lost_share(stops_a_month: float) -> float:
+    """Share of nodes taken back within a month, if each is so often: 1 - e^-rate."""
+    return float(-np.expm1(-stops_a_month))
+
+
+def taken_back(failures: Failures, stops_a_month: float) -> Failures:
+    """The same on nodes that are each taken back so many times a month."""
+    return replace(failures, spot=stops_a_month / (DAYS_A_MONTH * 24 * HOUR))
+
+
 def with_spot(failures: Failures, lost_a_month: float) -> Failures:
-    """The same on spot nodes, of which a share is taken back within a month: -ln(1 - share)/month."""
-    return replace(failures, spot=float(-np.log1p(-lost_a_month)) / (DAYS_A_MONTH * 24 * HOUR))
+    """The same on spot nodes, of which a share is taken back within a month."""
+    return taken_back(failures, stops_a_month(lost_a_month))
 
 
 def stop_rate(failures: Failures, num_gpus: Column, gpus_per_node: Column) -> Column:

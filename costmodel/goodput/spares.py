@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costmodel.run import Column
 
 MOST_SPARES = 4096
+"""A run that needs more of them stands still nearly always."""
 
 
 def erlang_b(places: Column, offered: Column) -> NDArray[Any]:
@@ -39,13 +40,13 @@ def waiting_share(spares: Column, offered: Column) -> NDArray[Any]:
 
 
 def spares_for(offered: Column, probability: float) -> NDArray[Any]:
-    """Fewest spare nodes with which a failed node finds one with that probability."""
+    """Fewest spare nodes with which a failed node finds one with that probability; `MOST_SPARES` at most."""
     load = np.asarray(offered, dtype=float)
     blocked, spares = np.ones(load.shape), np.zeros(load.shape, dtype=np.int64)
     for k in range(1, MOST_SPARES + 1):
         short = blocked > 1 - probability
         if not short.any():
-            return spares
+            break
         blocked = np.where(short, load * blocked / (k + load * blocked), blocked)
         spares = np.where(short, k, spares)
-    raise ValueError(f"more than {MOST_SPARES} spare nodes for {load.max():.3g} nodes in repair at a time")
+    return spares

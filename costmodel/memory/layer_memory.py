@@ -8,7 +8,6 @@ and ZeRO stage.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,21 +73,15 @@ def layer_memory(run: Run) -> LayerMemory:
 
 
 def on_stages(run: Run, of: LayerMemory) -> LayerMemory:
-    """The same with what depends on schedule, offload and ZeRO stage in its place.
+    """The same with what depends on schedule and ZeRO stage in its place.
 
-    A virtual stage's kept output is spread over its L/(p*v) layers. With a share x of activations
-    offloaded (1 - x) stays, and of the rest one virtual stage at a time is back on the GPU. Under
-    ZeRO-3 gathered weights join the transients, as far as several ranks share them.
+    A virtual stage's kept output is spread over its L/(p*v) layers. Under ZeRO-3 gathered weights join
+    the transients, as far as several ranks share them.
     """
-    stages = run.pp * run.vpp / run.architecture.layers
     if run.stack.memory.stage_output_kept:
-        output = of.output * stages
+        output = of.output * run.pp * run.vpp / run.architecture.layers
         kept = replace(of.kept, kinds=of.kept.kinds + output[..., None])
         of = replace(of, kept=kept, checkpoint=of.checkpoint + output[..., None])
-    if run.offload:
-        chunk = run.offload * reduce(np.maximum, np.moveaxis(of.kept.kinds, -1, 0)) / stages
-        kept = replace(of.kept, kinds=(1 - run.offload) * of.kept.kinds)
-        of = replace(of, kept=kept, working=of.working + chunk, loss=of.loss + chunk)
     whole = np.greater_equal(run.zero, 3) & np.greater(run.state_shards, 1)
     if not whole.any():  # saves passes over memory
         return of

@@ -78,6 +78,9 @@ class MemoryProfile(BaseModel):
     """The same where tp > 1, if it differs (loss-parallel cross-entropy)."""
     dummy_wgrad_bytes: NonNegativeFloat = 0.0
     """Weight-gradient placeholder a parameter, one for each weight shape (Transformer Engine: 2)."""
+    context_gather_bytes: NonNegativeFloat = 0.0
+    """Per key element of the whole sequence while a layer attends, where context parallelism gathers keys
+    and values of all its ranks instead of passing them round."""
     gathered_layers: NonNegativeFloat
     """Layers gathered at once under ZeRO-3: the current one and those prefetched."""
     gather_bytes: PositiveFloat

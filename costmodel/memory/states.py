@@ -136,11 +136,13 @@ def without_experts(run: Run, parameters: LayerParameters) -> Column:
 def _tables_on_last_stage(run: Run) -> Column:
     """V*d tables on the last stage: the head, and with pp > 1 copies that are shared with stage 0.
 
-    A tied head needs the embedding's weights on both stages; MTP modules embed tokens themselves.
+    A tied head needs the embedding's weights on both stages; MTP modules embed tokens themselves. With
+    DualPipe and DualPipeV the first and the last stage lie on the same rank and share one table (DeepSeek-AI
+    2024, arXiv:2412.19437, section 3.2.3).
     """
-    a, piped = run.architecture, np.asarray(run.pp) > 1
-    head = np.where(piped, 1, 0) if a.tied_embeddings else np.ones_like(piped, dtype=int)
-    return head + np.where(piped & (a.mtp_layers > 0) & (not a.tied_embeddings), 1, 0)
+    a, apart = run.architecture, (np.asarray(run.pp) > 1) & (run.stack.pipeline.placing == "loop")
+    head = np.where(apart, 1, 0) if a.tied_embeddings else np.ones_like(apart, dtype=int)
+    return head + np.where(apart & (a.mtp_layers > 0) & (not a.tied_embeddings), 1, 0)
 
 
 def _gathered_for_pipeline(run: Run, local: LocalParameters) -> PerLayer:

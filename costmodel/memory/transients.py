@@ -21,9 +21,19 @@ from costmodel.stage import Array
 def working_bytes(run: Run) -> Array:
     """Transient bytes of the backward pass on every stage, but for what ZeRO-3 gathers.
 
-    Largest layer's gradients + weight-gradient placeholders.
+    Largest layer's gradients + weight-gradient placeholders + keys and values of other context ranks.
     """
-    return np.asarray(_layer_gradients(run) + _placeholders(run))
+    return np.asarray(_layer_gradients(run) + _placeholders(run) + _gathered_keys(run))
+
+
+def _gathered_keys(run: Run) -> Column:
+    """Keys and values of the whole sequence and their gradients on each rank of a context-parallel group.
+
+    c * b*S * d_kv/tp with cp > 1, c = context_gather_bytes. Source: PyTorch's ring attention with the
+    all-gather rotation (torch.distributed.tensor.experimental).
+    """
+    whole = run.micro_batch * run.seq_len * run.architecture.kv_width / run.tp
+    return np.where(np.asarray(run.cp) > 1, run.stack.memory.context_gather_bytes * whole, 0.0)
 
 
 def loss_bytes(run: Run) -> Array:

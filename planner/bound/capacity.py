@@ -85,20 +85,24 @@ def smallest_bottleneck(
 ) -> Array:
     """Least time of the slowest rank at which all ranks hold the layers, inf if they never do: (rows,)."""
     layers, wanted = mix.totals, float(mix.totals.max())
-    low = least_slowest(rates, layers, pp, chunks)
+    low = least_slowest(rates, mix, pp, chunks)
     high = (layers * (rates.work.kinds + rates.recompute)).sum(axis=-1) + rates.work.first + rates.work.last
-    result = np.where(room.held(low, case) >= wanted, low, np.inf)
+    holding = room.under(case)
+    result = np.where(holding.held(low) >= wanted, low, np.inf)
     # Only rows that hold the layers in no less time, but hold them at all, are worth a search.
     open_rows = np.flatnonzero(np.isinf(result))
-    open_rows = open_rows[room.take(open_rows).held(high[open_rows], case.take(open_rows)) >= wanted]
+    if len(open_rows):
+        holding = holding.take(open_rows)
+        some = np.flatnonzero(holding.held(high[open_rows]) >= wanted)
+        open_rows, holding = open_rows[some], holding.take(some)
     if not len(open_rows):
         return result
-    some, asked, low, high = room.take(open_rows), case.take(open_rows), low[open_rows], high[open_rows]
+    low, high = low[open_rows], high[open_rows]
     near = np.minimum(1.2 * low, high)
-    high = np.where(some.held(near, asked) >= wanted, near, high)
+    high = np.where(holding.held(near) >= wanted, near, high)
     for _ in range(halvings):
         middle = (low + high) / 2
-        enough = some.held(middle, asked) >= wanted
+        enough = holding.held(middle) >= wanted
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     result[open_rows] = low
     return result

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from costmodel.run import Column
 from costmodel.step import pipeline_time
 from planner.bound.mix import LayerMix
-from planner.bound.quick import least_at_ends
 
 Array = NDArray[Any]
 
@@ -38,7 +37,7 @@ class KeyCost:
 
 def slowest_bound(of: KeyCost, mix: LayerMix, pp: Column, chunks: Column) -> Array:
     """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with what it holds."""
-    at_end = least_at_ends(mix.layers, pp, chunks)
+    at_end = mix.least_at_ends(pp, chunks)
     slowest = np.maximum(np.ceil(mix.layers / np.asarray(pp)) * of.cheapest, of.ends + at_end * of.cheapest)
     if len(mix.totals) > 1:
         slowest = np.maximum(slowest, np.ceil(mix.totals.max() / np.asarray(pp)) * of.usual)

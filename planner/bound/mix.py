@@ -10,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
+from costmodel.run import Column
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LayerMix:
     """Layers of each kind of one model."""
 
-    totals: NDArray[Any]
+    totals: Array
     """(kinds,)"""
     lead: int
     """Layers of the rarer kind that come before all others, if none of them comes later; else 0."""
+    even: bool = False
+    """Whether all stages have to hold the same number of layers."""
 
     @property
     def layers(self) -> int:
@@ -31,14 +36,22 @@ class LayerMix:
         return int(np.argmax(self.totals))
 
     @classmethod
-    def of(cls, architecture: Architecture) -> LayerMix:
-        return _mix(architecture)  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
+    def of(cls, architecture: Architecture, even: bool = False) -> LayerMix:
+        return _mix(architecture, even)  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
+
+    def least_at_ends(self, pp: Column, chunks: Column) -> Array:
+        """Fewest layers beside embedding or head: one; interleaved all of a rank but one (`level_chunks`)."""
+        stages = np.asarray(pp)
+        if self.even:
+            return np.asarray(self.layers // stages)
+        missing = -self.layers % stages
+        return np.where(np.asarray(chunks) > 1, (self.layers + missing) // stages - (missing > 0), 1)
 
 
 @cache
-def _mix(architecture: Architecture) -> LayerMix:
+def _mix(architecture: Architecture, even: bool) -> LayerMix:
     pattern, kinds = architecture.pattern(), architecture.kinds
     totals = np.array([pattern.count(kind) for kind in kinds])
     usual = kinds[int(np.argmax(totals))]
     lead = next(i for i, kind in enumerate(pattern) if kind == usual)
-    return LayerMix(totals, lead if lead == len(pattern) - pattern.count(usual) else 0)
+    return LayerMix(totals, lead if lead == len(pattern) - pattern.count(usual) else 0, even)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costmodel.run import Column
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
+from planner.bound.mix import LayerMix
 
 Array = NDArray[Any]
 
@@ -19,24 +20,18 @@ def whole_model(rates: PerLayer, layers: Array) -> Array:
     return (layers * rates.kinds).sum(axis=-1) + rates.first + rates.last
 
 
-def least_slowest(rates: StageRates, layers: Array, pp: Column, chunks: Column) -> Array:
+def least_slowest(rates: StageRates, mix: LayerMix, pp: Column, chunks: Column) -> Array:
     """Least seconds of the slowest rank: the mean, ceil(L/p) layers, or an end with what it holds.
 
     ceil(L/p) of all layers, or of one kind of them.
     """
-    work = rates.work
+    work, layers = rates.work, mix.totals
     total = whole_model(work, layers)
-    cheapest, at_end = work.kinds.min(axis=-1), least_at_ends(int(layers.sum()), pp, chunks)
+    cheapest, at_end = work.kinds.min(axis=-1), mix.least_at_ends(pp, chunks)
     fullest = np.ceil(layers.sum(axis=-1) / pp) * cheapest
     fullest = np.maximum(fullest, (np.ceil(layers / _each(pp)) * work.kinds).max(axis=-1))
     ends = np.maximum(work.first, work.last) + at_end * cheapest
     return np.maximum(np.maximum(total / pp, fullest), ends)
-
-
-def least_at_ends(layers: int, pp: Column, chunks: Column) -> Array:
-    """Fewest layers beside embedding or head: one, or interleaved all of a rank but one (`level_chunks`)."""
-    missing = -layers % np.asarray(pp)
-    return np.where(np.asarray(chunks) > 1, (layers + missing) // pp - (missing > 0), 1)
 
 
 def per_step_floor(rates: StageRates, layers: Array, pp: Column, again: Column) -> Array:

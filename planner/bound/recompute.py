@@ -30,14 +30,6 @@ class Recompute:
     total: Column = 0
     """Layers that all ranks together recompute at least: (rows,) or a number."""
 
-    def take(self, index: Array) -> Recompute:
-        """The case for some of its rows."""
-
-        def rows(value: Any) -> Any:
-            return value[index] if isinstance(value, np.ndarray) else value
-
-        return Recompute(rows(self.least), rows(self.most), self.more, rows(self.total))
-
 
 def recompute_cases(recompute: str, uniform: bool, layers: int, pp: Array, vpp: Array) -> list[Recompute]:
     """Cases that together cover what a stage assignment may recompute.

@@ -28,7 +28,7 @@ from planner.calibrate.step_log import (
 )
 from planner.calibrate.steps import MeasuredRun, calibrate_steps
 from planner.errors import InvalidInput
-from planner.resolve import DEFAULT_STACK
+from planner.narrowing import DEFAULT_STACK
 from planner.runs import DescribedRun, RefusedRun, read_runs
 
 WORDS = re.compile(r"[A-Z]+\d+[A-Z]*")

@@ -130,7 +130,7 @@ def _print(outcome: Outcome) -> None:
     typer.echo("\nMean error of predictions, |log(predicted/measured)|\n")
     print_table(_fit_table(outcome))
     factors = outcome.overlay["calibration"]
-    for name in ("compute", "communication"):
+    for name in ("step", "compute", "communication"):
         if name in factors:
             typer.echo(f"\n{name}: {factors[name]:.3f} of the expected rate", nl=False)
     for link in ("nvlink", "network"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.failures import reported
-from planner.cli.output import print_table
+from planner.cli.output import print_table, tell_what_is_left_out
 from planner.cli.solve import Settings
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def candidates(
     from planner.problem import load_problem
     from planner.resolve import instance_of
 
-    instance = instance_of(load_problem(problem, [parse_setting(text) for text in set or ()]))
+    job = load_problem(problem, [parse_setting(text) for text in set or ()])
+    tell_what_is_left_out(job)
+    instance = instance_of(job)
     if format is CandidatesFormat.table:
         print_table(table_of(best_records(instance, limit or BEST)))
         return

@@ -28,7 +28,7 @@ def estimate(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Runs file (YAML), Megatron-LM script or command line, DeepSpeed JSON, or torchtitan TOML.",
+            help="Runs file (YAML), script that starts training, DeepSpeed JSON, torchtitan TOML or recipe.",
             show_default=False,
         ),
     ],

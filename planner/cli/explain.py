@@ -24,6 +24,7 @@ class Part(StrEnum):
     why = "why"
     limits = "limits"
     prices = "prices"
+    paying = "paying"
     hardware = "hardware"
     sure = "sure"
 
@@ -47,7 +48,7 @@ def explain(
     set: Settings = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
-    """Say why the plan is as it is, what its limits cost, and which prices and hardware would change it.
+    """Say why the plan is as it is, what limits and ways to pay cost, and what other hardware would change.
 
     Every figure is that of a problem solved again. Exit codes: 0 explained, 2 invalid input, 3 no plan
     within the limits.

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from planner.cli.table import one_line, sentences
 from planner.explanation import Answer, ExplainedReason, Explanation, LimitMoved
+from planner.payment import Paying
 
 INDENT = (0, 0, 0, 2)
 
@@ -27,6 +28,7 @@ def explanation_table(found: Explanation) -> RenderableType:
             "Prices that decide",
             sentences(each.text for each in found.break_evens) if found.break_evens else None,
         ),
+        ("Ways to pay", ways_to_pay(found.paying) if found.paying else None),
         ("Other hardware", sentences(each.text for each in found.what_ifs) if found.what_ifs else None),
         ("How sure", sentences(found.sureness.text) if found.sureness.text else None),
         ("Notes", sentences(found.notes) if found.notes else None),
@@ -58,6 +60,12 @@ def reasons(found: Iterable[ExplainedReason]) -> Table:
         for just in reason.alone:
             grid.add_row("", Padding(Text(just.text, style="dim"), INDENT))
     return grid
+
+
+def ways_to_pay(found: Paying) -> Table:
+    """What each costs, where they cross, and what else there is to know."""
+    told = [*found.ways, *found.unpriced, *found.cheaper, *([found.fine_tune] if found.fine_tune else [])]
+    return sentences([*(each.text for each in told), *found.text])
 
 
 def answer_table(found: Answer) -> RenderableType:

@@ -1,7 +1,8 @@
-"""`planner frontier`: every plan that no other beats in both days and dollars."""
+"""`planner frontier`: every plan that no other beats in days and dollars, and in a third axis if asked."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.failures import reported
-from planner.cli.output import Format, console, print_table, usable_folder, write_whole
+from planner.cli.output import (
+    Format,
+    console,
+    print_table,
+    tell_what_is_left_out,
+    usable_folder,
+    write_whole,
+)
 from planner.cli.progress import progress
 from planner.cli.solve import INFEASIBLE, ProblemFile, Quiet, Settings, TimeLimit, seconds_of
 
@@ -24,6 +32,17 @@ class Axis(StrEnum):
     """What may be weighed beside days and dollars."""
 
     gpus = "gpus"
+    energy = "energy"
+    carbon = "carbon"
+    headroom = "headroom"
+
+
+COLUMNS = {
+    "mwh": ("MWh", "{:,.0f}"),
+    "tonnes_co2": ("t CO2", "{:,.1f}"),
+    "memory_percent": ("free %", "{:.0f}"),
+}
+"""Of axes that have no column in every table: its title, and how a value is written."""
 
 
 @reported
@@ -32,7 +51,12 @@ def frontier(
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.table,
     set: Settings = None,
     axis: Annotated[
-        Axis | None, typer.Option(help="A third axis: also plans that need fewer of these.")
+        Axis | None,
+        typer.Option(help="A third axis: also plans that take less of this, or leave more memory free."),
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(min=1, max=50, help="Percentage points in which --axis headroom is told apart [5]."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -41,20 +65,28 @@ def frontier(
     time_limit: TimeLimit = None,
     quiet: Quiet = False,
 ) -> None:
-    """Every plan that no other beats in both days and dollars, with proof, and the knee of the curve.
+    """Every plan that no other beats in days and dollars (and --axis), with proof, and the knee of the curve.
 
     Exit codes: 0 found, 2 invalid input, 3 proved infeasible, 4 time limit without a plan.
     """
+    from planner.errors import InvalidInput
     from planner.overrides import parse_setting
     from planner.problem import load_problem
 
     limit = None if time_limit is None else seconds_of(time_limit)
     job = load_problem(problem, [parse_setting(text) for text in set or ()])
+    if axis is not None:
+        tell_what_is_left_out(job)
     folder = None if output is None else usable_folder(output)
+    if step is not None and axis is not Axis.headroom:
+        accepted = "--axis headroom with it: it says how finely headroom is told apart"
+        raise InvalidInput(file="--step", found=f"{step} without --axis headroom", accepted=accepted)
+    from planner.frontier import STEP
     from planner.frontier import frontier as find
 
     with progress(quiet) as report:
-        found = find(job, report, job.time_limit if limit is None else limit, "gpus" if axis else None)
+        third: Any = None if axis is None else axis.value
+        found = find(job, report, job.time_limit if limit is None else limit, third, step or STEP)
     if format is Format.table:
         print_table(frontier_table(found))
     else:
@@ -87,7 +119,7 @@ def frontier_table(found: Frontier) -> RenderableType:
     if len(found.points) > 1:
         parts += [
             Text(),
-            Text(curve([(p.estimate.days, p.estimate.dollars) for p in found.points], found.knee)),
+            Text(curve([of[:2] for of in found.values], found.knee)),
         ]
     parts += [Text(), plan_rows(found)]
     if found.knee_text:
@@ -107,7 +139,8 @@ def plan_rows(found: Frontier) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
-    for title in ("days", "dollars", "GPUs", "MFU", "GiB"):
+    third = COLUMNS.get(found.axes[-1])
+    for title in ("days", "dollars", "GPUs", "MFU", "GiB", *([] if third is None else [third[0]])):
         table.add_column(title, justify="right")
     table.add_column("plan", overflow="fold")
     for place, point in enumerate(found.points):
@@ -116,12 +149,19 @@ def plan_rows(found: Frontier) -> RenderableType:
             "*" if place == found.knee else "",
             f"{e.days:.1f}",
             f"${e.dollars:,.0f}",
-            f"{d.num_gpus:,} {d.gpu}",
+            d.machines.replace(" x ", " "),
             f"{100 * e.mfu:.1f} %",
             f"{e.memory_gib.total:.1f}",
+            *([] if third is None else [third[1].format(shown_value(found, place))]),
             layout(point),
         )
     return table
+
+
+def shown_value(found: Frontier, place: int) -> float:
+    """What a point takes of the third axis; of memory, what it leaves."""
+    value = found.values[place][-1]
+    return 100 - value if found.axes[-1] == "memory_percent" else value
 
 
 def layout(point: Plan) -> str:
@@ -133,8 +173,11 @@ def layout(point: Plan) -> str:
     return " ".join(words + ([] if d.recompute == "none" else [f"recompute {d.recompute}"]))
 
 
-def curve(points: list[tuple[float, float]], knee: int | None) -> str:
-    """The plans in a grid of characters: days to the right, dollars upwards."""
+def curve(points: Sequence[tuple[float, ...]], knee: int | None) -> str:
+    """The plans in a grid of characters: days to the right, dollars upwards.
+
+    `*` the knee, `o` what no other plan beats in days and dollars, `.` what is there for the third axis.
+    """
     wide, high = max(min(console().width, 100) - 14, 20), 10
     days, dollars = ([point[axis] for point in points] for axis in (0, 1))
     grid = [[" "] * wide for _ in range(high)]
@@ -146,8 +189,9 @@ def curve(points: list[tuple[float, float]], knee: int | None) -> str:
     for index, (day, cost) in enumerate(points):
         row = high - 1 - place(cost, dollars, high)
         column = place(day, days, wide)
-        if grid[row][column] != "*":
-            grid[row][column] = "*" if index == knee else "o"
+        beaten = any(d <= day and c <= cost and (d, c) != (day, cost) for d, c in points)
+        mark = "*" if index == knee else "." if beaten else "o"
+        grid[row][column] = max(mark, grid[row][column], key=" .o*".index)
     marks = {0: f"${max(dollars):,.0f}", high - 1: f"${min(dollars):,.0f}"}
     lines = [f"{marks.get(i, ''):>11} |{''.join(row).rstrip()}" for i, row in enumerate(grid)]
     first, last = f"{min(days):.1f}", f"{max(days):.1f} days"

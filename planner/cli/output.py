@@ -14,6 +14,8 @@ from planner.files import usable_folder, write_whole
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from planner.problem import Problem
+
 PIPED_WIDTH = 100
 """Columns when stdout is no terminal and COLUMNS is not set."""
 
@@ -52,6 +54,14 @@ def print_table(table: RenderableType) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def tell_what_is_left_out(problem: Problem) -> None:
+    """On stderr: that a command does not look at plans on two pools, where the problem asks for them."""
+    from planner.mixing import alone_note
+
+    for note in alone_note(problem):
+        typer.echo(f"planner: {note}", err=True)
+
+
 def print_json(data: Any) -> None:
     """Indented JSON on stdout."""
     import json
@@ -65,6 +75,7 @@ __all__ = [
     "console",
     "print_json",
     "print_table",
+    "tell_what_is_left_out",
     "usable_folder",
     "write_whole",
 ]

@@ -39,6 +39,13 @@ def solve(
         typer.Option("--output", "-o", metavar="DIR", help="Also write solution.json and .yaml here."),
     ] = None,
     time_limit: TimeLimit = None,
+    explore: Annotated[
+        bool,
+        typer.Option(
+            "--explore",
+            help="Also solve for other limits, prices, hardware: `planner report` then shows them at once.",
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Find the cheapest (or fastest) plan within the limits, and prove it.
@@ -55,6 +62,10 @@ def solve(
 
     with progress(quiet) as report:
         solution = find(job, progress=report, time_limit=job.time_limit if limit is None else limit)
+        if explore:
+            from planner.report.data import explore as explored
+
+            solution = explored(solution, report)
     show(solution, format)
     if folder is not None:
         write_whole(folder / "solution.json", solution.to_json())

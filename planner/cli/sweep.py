@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.failures import UNEXPECTED, reported
-from planner.cli.output import print_json, print_table
+from planner.cli.output import print_json, print_table, tell_what_is_left_out
 from planner.cli.solve import Settings
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def asked(
             file="sweep", found="nothing varies", accepted=f"--vary {ACCEPTED}; or --scenarios"
         )
     settings = [parse_setting(text) for text in set]
-    known = load_problem(problem, settings).scenarios
+    plain = load_problem(problem, settings)
+    tell_what_is_left_out(plain)
+    known = plain.scenarios
     data = apply({"name": problem.stem} | read_mapping(problem), settings) | {"scenarios": {}}
     base = Base(data, str(problem), problem.parent.resolve())
     varied = [whole_where_asked(base, parse_vary(text)) for text in vary]

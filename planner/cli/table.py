@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from planner.cli.mixed_table import pool_parts
 from planner.cli.words import (
     amount,
     batch_words,
@@ -23,7 +24,18 @@ from planner.cli.words import (
     status_line,
     storage_words,
 )
-from planner.solution import Conflict, Estimate, PhasedRun, PhasePlan, Plan, Proof, RunnerUp, Slack, Solution
+from planner.solution import (
+    Conflict,
+    Estimate,
+    MixingVerdict,
+    PhasedRun,
+    PhasePlan,
+    Plan,
+    Proof,
+    RunnerUp,
+    Slack,
+    Solution,
+)
 
 INDENT = (0, 0, 0, 2)
 
@@ -35,16 +47,19 @@ def solution_table(solution: Solution) -> RenderableType:
     if solution.run is not None:
         parts += [_section("Run", run_facts(solution.run)), _section("Phases", phase_facts(solution.run))]
         parts += [_section("Limits", limits(solution.run.slack))] if solution.run.slack else []
-        parts += [_section("Other nodes", sentences(solution.run.texts))] if solution.run.texts else []
+        parts += [_section("Why", sentences(solution.run.texts))] if solution.run.texts else []
         parts += [_section("Longest phase", plan_facts(solution.plans[0], longest(solution.run).seq_len))]
         parts += [_section("Its step time", breakdown(solution.plans[0]))]
     elif solution.plans:
         seq_len = _seq_len(solution)
         best = solution.plans[0]
         parts += [_section("Plan", plan_facts(best, seq_len))]
+        parts += [_section("Pools", pool_parts(best.decisions))] if best.decisions.parts else []
         parts += [_section("Step time", breakdown(best))]
         parts += [_section("Limits", limits(best.slack))] if best.slack else []
         parts += [_section("Why", sentences(reason.text for reason in best.reasons))] if best.reasons else []
+    if solution.mixing:
+        parts.append(_section("Mixing", mixing_facts(solution.mixing)))
     if solution.sure:
         parts.append(_section("How sure", sentences([solution.sure.text])))
     if solution.conflict:
@@ -92,14 +107,14 @@ def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
     decisions, estimate = plan.decisions, plan.estimate
     between = estimate.interval_80_days
     sure = f" (80 % sure: {between[0]:.1f} to {between[1]:.1f})" if between else ""
-    memory = plan.slack.get("memory")
+    memory = None if decisions.parts else plan.slack.get("memory")
     room = f" of {memory.limit:.1f} GiB allowed" if memory else ""
     parts = estimate.memory_gib.model_dump(exclude={"total"})
     of = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value > 0)
     return [
         (
             "GPUs",
-            f"{decisions.num_gpus} x {decisions.gpu} in {decisions.nodes} {_nodes(decisions.nodes)}",
+            f"{decisions.machines} in {decisions.nodes} {_nodes(decisions.nodes)}",
         ),
         ("layout", decisions_line(decisions)),
         ("stages", stages_line(decisions)),
@@ -135,10 +150,16 @@ def phase_facts(run: PhasedRun) -> Table:
     rows = []
     for phase in run.phases:
         d, estimate = phase.plan.decisions, phase.plan.estimate
-        head = f"{phase.days:.1f} days, {phase.tokens / 1e9:,.4g}B tokens of {phase.seq_len:,}"
+        head = f"{phase.days:.1f} days, {tokens(phase.tokens)} tokens of {phase.seq_len:,}"
         step = f"{d.global_batch} sequences a step, {seconds(estimate.step_time_s)}"
         rows.append((phase.name, f"{head}; {step}; {decisions_line(d)}"))
     return _grid(rows)
+
+
+def tokens(number: float) -> str:
+    """11.33T, 252M."""
+    unit, name = next(each for each in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1, "")) if number >= each[0])
+    return f"{number / unit:.4g}{name}"
 
 
 def longest(run: PhasedRun) -> PhasePlan:
@@ -211,7 +232,7 @@ def limits(slack: dict[str, Slack]) -> Table:
 def one_line(plan: Plan) -> str:
     """A plan in a line."""
     decisions, estimate = plan.decisions, plan.estimate
-    head = f"{decisions.num_gpus} x {decisions.gpu}, {decisions_line(decisions)}"
+    head = f"{decisions.machines}, {decisions_line(decisions)}"
     return f"{head}: {estimate.days:.1f} days, {dollars(estimate.dollars)}, MFU {share(estimate.mfu)}"
 
 
@@ -221,6 +242,17 @@ def runner_ups(others: Iterable[RunnerUp]) -> Table:
         (other.gpu, "\n".join(filter(None, (one_line(other.plan) if other.plan else "", other.text))))
         for other in others
     )
+
+
+def mixing_facts(verdict: MixingVerdict) -> Table:
+    """Whether two pools together beat one, the best such plan if it is not chosen, and what was looked at."""
+    rows = [("together" if verdict.better else "apart", verdict.text)]
+    if verdict.plan is not None:
+        rows.append(("best together", one_line(verdict.plan)))
+    of = verdict.proof
+    looked = f"{of.node_pairs:,} pairs of node counts, {of.layouts:,} layouts, {of.solved:,} solved exactly"
+    rows.append(("looked at", f"{looked}; gap {of.gap:.2%}; {of.seconds:.1f} s"))
+    return _grid(rows)
 
 
 def conflict_facts(conflict: Conflict) -> Table:

@@ -12,7 +12,8 @@ def status_line(solution: Solution) -> str:
     if solution.status == "optimal":
         return "proved optimal"
     if solution.status == "feasible":
-        return f"feasible; at most {solution.proof.gap:.1%} from the best"
+        gap = solution.proof.gap
+        return f"feasible; at most {f'{gap:.1%}' if gap >= 1e-3 else f'{100 * gap:.1g}%'} from the best"
     return "proved infeasible"
 
 
@@ -57,6 +58,11 @@ def _stage(stage: Stage) -> str:
 def batch_words(decisions: Decisions, seq_len: int | None) -> str:
     """The batch of a step and how it comes about."""
     tokens = f" = {decisions.global_batch * seq_len / 1e6:.2f}M tokens" if seq_len else ""
+    if decisions.mixed == "replicas":
+        each = " + ".join(
+            f"{of.num_microbatches} micro-batches x {of.dp} replicas on {of.gpu}" for of in decisions.parts
+        )
+        return f"{decisions.global_batch} sequences{tokens}: micro-batch {decisions.micro_batch} x ({each})"
     return (
         f"{decisions.global_batch} sequences{tokens}: micro-batch {decisions.micro_batch} x "
         f"{decisions.num_microbatches} micro-batches x {decisions.dp} replicas"
@@ -82,7 +88,8 @@ def amount(value: float, unit: str) -> str:
     """A number with its unit, money as money."""
     if unit in ("USD", "dollars", "$"):
         return f"-{dollars(-value)}" if value < 0 else dollars(value)
-    text = f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 100 else f"{value:,.1f}"
+    whole = float(value).is_integer() and (abs(value) >= 100 or unit == "nodes")
+    text = f"{value:,.0f}" if whole else f"{value:,.1f}"
     return f"{f'{value:.2g}' if 0 < abs(value) < 1 else text} {unit}"
 
 

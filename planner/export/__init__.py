@@ -8,6 +8,7 @@ from planner.export.deepspeed import deepspeed
 from planner.export.job import Job, job_of
 from planner.export.megatron import megatron
 from planner.export.nanotron import nanotron
+from planner.export.pools import refuse_pools
 from planner.export.refusal import CannotExport
 from planner.export.slurm import Exporter, slurm
 from planner.export.torchtitan import torchtitan
@@ -36,6 +37,7 @@ TARGETS = (*LAUNCHERS, SLURM)
 def export(job: Job, target: str, launcher: str = "megatron") -> dict[str, str]:
     """File names and texts. Raises `CannotExport`, which says which targets can launch the plan."""
     try:
+        refuse_pools(job, launcher if target == SLURM else target)
         if target == SLURM:
             return slurm(job, launcher, LAUNCHERS[launcher])
         return LAUNCHERS[target](job)
@@ -56,11 +58,12 @@ def foreign(job: Job, target: str, launcher: str = "megatron") -> str:
 
 def able(job: Job) -> tuple[str, ...]:
     """Targets that can launch the plan as it is."""
-    return tuple(name for name, exporter in LAUNCHERS.items() if _can(exporter, job))
+    return tuple(name for name, exporter in LAUNCHERS.items() if _can(name, exporter, job))
 
 
-def _can(exporter: Exporter, job: Job) -> bool:
+def _can(name: str, exporter: Exporter, job: Job) -> bool:
     try:
+        refuse_pools(job, name)
         exporter(job)
     except CannotExport:
         return False

@@ -10,7 +10,6 @@ from costmodel.run import Fabric
 from costmodel.stack import Stack, load_stack
 from planner.errors import InvalidInput
 from planner.problem import Problem, parse_problem
-from planner.resolve import DEFAULT_STACK
 from planner.solution import Decisions, Estimate, Plan, Solution
 from planner.validate import layout_faults, stage_lists
 
@@ -89,7 +88,7 @@ def job_of(solution: Solution, number: int = 1, file: str | Path = "solution") -
         part = problem.resolved_phases()[number - 1]
         problem, title = problem.of_phase(part), f"{problem.name}-{part.name}"
     fabric = _fabric(problem, plan, f"plans.{number - 1}.decisions", name)
-    stack = load_stack(problem.search.stack or DEFAULT_STACK)
+    stack = load_stack(problem.search.profile)
     source = f"planner {solution.provenance.planner}, problem {solution.provenance.problem_hash[:12]}"
     return Job(
         name=title,
@@ -105,7 +104,12 @@ def job_of(solution: Solution, number: int = 1, file: str | Path = "solution") -
 
 
 def _fabric(problem: Problem, plan: Plan, path: str, file: str) -> Fabric:
-    """The links of the plan's GPUs. Refuses decisions that contradict each other, as after an edit."""
+    """The links of the plan's GPUs, of two pools those of the first.
+
+    Refuses decisions that contradict each other, as after an edit.
+    """
+    if plan.decisions.mixed is not None:
+        return _first_fabric(problem, plan, path, file)
     pools = [pool for pool in problem.hardware if pool.accelerator.name == plan.decisions.gpu]
     if not pools:
         raise InvalidInput(
@@ -121,3 +125,16 @@ def _fabric(problem: Problem, plan: Plan, path: str, file: str) -> Fabric:
             file=file, path=path, found=fewest[0], accepted="a plan as `planner solve` wrote it"
         )
     return pools[faults.index(fewest)].fabric
+
+
+def _first_fabric(problem: Problem, plan: Plan, path: str, file: str) -> Fabric:
+    """Of a plan on two pools."""
+    from planner.validate_mixed import mixed_layout_faults, pairs_of
+
+    pairs = pairs_of(problem, plan.decisions)
+    faults = [mixed_layout_faults(problem, pair, plan.decisions) for pair in pairs]
+    fewest = min(faults, key=len, default=[f"{plan.decisions.gpu}, which are no two of the pools"])
+    if fewest:
+        accepted = "a plan as `planner solve` wrote it"
+        raise InvalidInput(file=file, path=path, found=fewest[0], accepted=accepted)
+    return pairs[faults.index(fewest)][0].fabric

@@ -65,6 +65,9 @@ def fits(job: Job) -> None:
         raise CannotExport(TARGET, "the model", a.name, why)
     only_data_parallel(job, TARGET, "its sequence parallelism (Ulysses) is another algorithm", ("cp",))
     only_data_parallel(job, TARGET, "its pipeline engine has no virtual stages", ("vpp",))
+    if job.decisions.pp > 1 and job.decisions.zero > 1:
+        why = "its pipeline engine stops with gradients sharded over replicas"
+        raise CannotExport(TARGET, "a pipeline with ZeRO", job.decisions.zero, why)
     if not job.even:
         layers = ", ".join(map(str, job.layers))
         raise CannotExport(
@@ -84,6 +87,7 @@ def model(job: Job) -> list[tuple[Argument, ...]]:
         ("--kv-channels", str(a.head_dim)),
         ("--seq-length", str(job.seq_len)),
         ("--max-position-embeddings", str(job.seq_len)),
+        ("--vocab-size", str(a.vocab)),
         ("--make-vocab-size-divisible-by", str(job.stack.memory.vocab_multiple)),
         ("--use-rotary-position-embeddings",),
         ("--disable-bias-linear",),

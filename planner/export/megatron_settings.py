@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.export.job import Job
 from planner.export.layout import full_recompute, pipeline_layout
 from planner.export.megatron_model import Settings, experts, model_settings
+from planner.export.pools import replicas_first
 from planner.export.refusal import CannotExport
 
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
@@ -44,6 +45,8 @@ def parallel(job: Job) -> Settings:
         sizes["sequence_parallel"] = True
     if d.cp > 1:
         sizes["cp_comm_type"] = "p2p"
+    if replicas_first(job):
+        sizes["use_tp_pp_dp_mapping"] = True
     if d.pp > 1 and not job.even:
         sizes["pipeline_model_parallel_layout"] = pipeline_layout(job.layers, job.architecture.mtp_layers)
     elif d.vpp > 1:

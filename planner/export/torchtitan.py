@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.export.job import Job
 from planner.export.shell import HERE, Variable, array, comment, required, script, summary, torchrun
-from planner.export.torchtitan_fit import activation_checkpoint, fits, parallelism, training
+from planner.export.torchtitan_fit import activation_checkpoint, compiled, fits, parallelism, training
 from planner.export.torchtitan_model import flavor_file, flavor_of
 from planner.export.torchtitan_recipe import recipe
 
@@ -46,6 +46,7 @@ def toml(job: Job) -> str:
         "training": training(job),
         "parallelism": parallelism(job, old=True),
         "activation_checkpoint": activation_checkpoint(job),
+        "compile": compiled(job, old=True),
         "checkpoint": {"enable": True},
     }
     if flavor.custom:

@@ -11,10 +11,12 @@ from planner.export.torchtitan_model import Flavor
 TARGET = "torchtitan"
 RING = {"llama3", "qwen3"}
 """Models that 0.2.2 runs with context parallelism; it cannot split the FlexAttention of DeepSeek's."""
-WHOLE = 3
+SHARDED_GRADIENTS, WHOLE = 2, 3
 """ZeRO 3 frees weights after the forward pass."""
 PER_OP = ("per_op",)
 SCHEDULES = {False: "1F1B", True: "Interleaved1F1B"}
+EAGER_LOSS = "torchtitan"
+"""The profile of torchtitan of 2024, whose loss is not compiled; with all others it is."""
 
 
 def fits(job: Job, flavor: Flavor) -> None:
@@ -52,9 +54,12 @@ def _sharding(job: Job) -> None:
         raise CannotExport(
             TARGET, "dp*cp =", 1, "0.2.2 keeps FP32 weights where FSDP has nothing to shard over"
         )
-    if d.zero == 1 and d.pp == 1 and d.num_microbatches > 1:
-        why = "without a pipeline it reduces gradients every micro-batch, which is ZeRO 2"
+    if d.zero == 1 and d.pp == 1:
+        why = "without a pipeline it shards gradients as they are reduced, which is ZeRO 2"
         raise CannotExport(TARGET, "ZeRO", d.zero, why)
+    if d.zero == SHARDED_GRADIENTS and d.pp > 1:
+        why = "under a pipeline gradients are whole until the last micro-batch, which is ZeRO 1"
+        raise CannotExport(TARGET, "a pipeline with ZeRO", d.zero, why)
 
 
 def _experts(job: Job) -> None:
@@ -97,6 +102,18 @@ def training(job: Job) -> dict[str, Any]:
     }
 
 
+def compiled(job: Job, *, old: bool) -> dict[str, Any]:
+    """Block by block, as torchtitan's profiles were measured; 0.3.0 asks here for asynchronous TP."""
+    parts = ["model"] if job.stack.name == EAGER_LOSS else ["model", "loss"]
+    options: dict[str, Any] = {"enable": True, "components": parts}
+    return options if old else options | {"enable_async_tensor_parallel": asynchronous(job)}
+
+
+def asynchronous(job: Job) -> bool:
+    """Tensor-parallel collectives are split and run beside GEMMs, where the profile counts on it."""
+    return job.decisions.tp > 1 and job.stack.tensor_parallel.exposed < 1
+
+
 def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
     """Degrees, resharding and the split; `old` is 0.2.2, which also has experts' own tensor parallelism."""
     d = job.decisions
@@ -112,6 +129,7 @@ def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
     }
     if old:
         options["expert_tensor_parallel_degree"] = d.etp
+        options["enable_async_tensor_parallel"] = asynchronous(job)
     else:
         options["enable_sequence_parallel"] = d.tp > 1
     if d.cp > 1:

@@ -10,7 +10,7 @@ from costmodel.architecture import Architecture
 from costmodel.cards import load_card
 from planner.export.job import Job
 from planner.export.refusal import CannotExport
-from planner.importers.torchtitan import flavors
+from planner.importers.torchtitan_model import flavors
 
 MODULES = ("llama3", "qwen3", "deepseek_v3")
 """Models that 0.2.2 and 0.3.0 both have, with the same flavors."""

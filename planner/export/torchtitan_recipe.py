@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.export.job import Job
-from planner.export.torchtitan_fit import activation_checkpoint, parallelism, training
+from planner.export.torchtitan_fit import activation_checkpoint, compiled, parallelism, training
 from planner.export.torchtitan_model import Flavor, flavor_lines
 
 POLICIES = {"none": "None", "full": "FullAC.Config()", "selective": "SelectiveAC.Config()"}
@@ -23,7 +23,7 @@ import os
 from torchtitan.components.checkpoint import CheckpointManager
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw
-from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
 from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
 from torchtitan.models import {module}
@@ -42,6 +42,8 @@ def plan() -> Trainer.Config:
         parallelism=ParallelismConfig(
 {parallelism}        ),
         activation_checkpoint={policy},
+        compile=CompileConfig(
+{compiled}        ),
         # What the plan does not decide.
         hf_assets_path=os.environ["HF_ASSETS_PATH"],
         dataloader=HuggingFaceTextDataLoader.Config(dataset=os.environ["DATASET"]),
@@ -64,6 +66,7 @@ def recipe(job: Job, flavor: Flavor, head: list[str]) -> str:
         sizes=flavor_lines(job) if flavor.custom else "",
         training=arguments(options),
         parallelism=arguments(parallelism(job, old=False)),
+        compiled=arguments(compiled(job, old=False)),
         policy=POLICIES[activation_checkpoint(job)["mode"]],
     )
 

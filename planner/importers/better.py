@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from costmodel.architecture import Architecture
+from costmodel.run import Run
 from costmodel.stack import Stack, load_stack
 from planner.errors import InvalidInput, TimeLimit
+from planner.frameworks.table import table
 from planner.problem import Problem, parse_problem
 from planner.runs import DescribedRun
 from planner.solution import Solution
@@ -16,13 +18,8 @@ from planner.solution import Solution
 STEPS = 1000
 """Steps of the job that is planned: any number gives the same plan, since time is what counts."""
 FP8 = ("fp8", "fp8-cs", "fp8-tensorwise", "fp8-rowwise")
-SEARCHES: Mapping[str, dict[str, Any]] = {
-    "megatron": {"framework": "megatron"},
-    "fsdp": {"framework": "any", "pp": 1, "zero": [2, 3]},
-    "deepspeed": {"framework": "any", "pp": 1, "tp": 1, "ep": 1, "zero": [1, 2, 3]},
-    "other": {"framework": "any"},
-}
-"""What each family of frameworks can launch of what the search knows."""
+TITAN = "torchtitan"
+WHOLE = {"tp": 1, "cp": 1, "pp": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +75,25 @@ def problem_of(described: DescribedRun) -> Problem:
         "hardware": [pool],
         "limits": {"memory_headroom": 1 - run.stack.memory.capacity_share},
         "objective": "time",
-        "search": {**SEARCHES[run.stack.family], "stack": run.stack.name},
+        "search": {**launchable(run), "stack": run.stack.name},
     }
     return parse_problem(data, file="the run as a problem")
+
+
+def launchable(run: Run) -> dict[str, Any]:
+    """What of the search's plans the run's software can launch.
+
+    Hugging Face models under DeepSpeed stay whole: split ones are other code, with another profile. FSDP
+    is torchtitan's where its profile is, in the precision that its launch files have; else any FSDP 2.
+    """
+    family, profile = run.stack.family, run.stack.name
+    if family == "megatron":
+        return {"framework": "megatron"}
+    if family == "deepspeed":
+        return {"framework": "deepspeed"} | (WHOLE if profile == table()["deepspeed"].profile else {})
+    if profile.startswith(TITAN) and run.precision in table()[TITAN].precisions:
+        return {"framework": TITAN}
+    return {"framework": "any"} | ({"pp": 1, "zero": [2, 3]} if family == "fsdp" else {})
 
 
 def shapes_of(architecture: Architecture) -> dict[str, Any]:

@@ -26,9 +26,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     return data
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
+def parsed_toml(path: Path, text: str, what: str) -> dict[str, Any]:
     """A TOML table, or the place of the first error. Raises InvalidInput."""
     try:
-        return tomllib.loads(read_text(path, what))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(file=str(path), found=f"not valid TOML: {error}", accepted=what) from None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,37 +33,68 @@ BESIDE = "config.json"
 
 
 def read(path: Path, given: Given) -> list[Launch]:
-    """The run of a DeepSpeed JSON. Raises InvalidInput."""
+    """The run of a DeepSpeed JSON; what it leaves open, from the script beside it that names it.
+
+    Raises InvalidInput.
+    """
+    json = opened(path)
+    if (started := script_beside(path)) is not None:
+        return [
+            replace(each, id=path.stem, written=each.written | {"id": path.stem}) for each in started(given)
+        ]
+    warnings: list[str] = ["recompute: a DeepSpeed JSON does not say whether layers are recomputed; none"]
+    written: dict[str, Any] = {"id": path.stem, "recompute": "none"}
+    if given.model is None and (path.parent / BESIDE).is_file():
+        written["model"] = model_of(str(path.parent / BESIDE), path.parent, str(path))
+        warnings.append(f"model: not given; {BESIDE} beside the file")
+    return [launch_of(json, given, written, warnings)]
+
+
+def opened(path: Path) -> Json:
+    """The JSON, which has to hold a DeepSpeed configuration. Raises InvalidInput."""
     data = read_json(path, ACCEPTED)
     if not SIGNS & set(data):
         hint = "that is a model's config: give it with --model" if "hidden_size" in data else ""
         raise InvalidInput(
             file=str(path), found="holds no DeepSpeed configuration", accepted=ACCEPTED, suggestion=hint
         )
-    json = Json(str(path), data)
-    warnings: list[str] = ["recompute: a DeepSpeed JSON does not say whether layers are recomputed; none"]
-    written = {"id": path.stem, "framework": "DeepSpeed", "recompute": "none"} | batch_of(json)
-    written |= sizes_of(json) | precision_of(json)
-    if given.model is None and (path.parent / BESIDE).is_file():
-        written["model"] = model_of(str(path.parent / BESIDE), path.parent, str(path))
-        warnings.append(f"model: not given; {BESIDE} beside the file")
+    return Json(str(path), data)
+
+
+def script_beside(path: Path) -> Callable[[Given], list[Launch]] | None:
+    """Reads the first script of the folder that starts DeepSpeed with this very file."""
+    from planner.importers import script
+
+    for each in sorted(path.parent.glob("*.sh")):
+        with suppress(OSError, UnicodeDecodeError):
+            text = each.read_text(encoding="utf-8")
+            if re.search(rf"--deepspeed(_config|-config)?[= ]\S*{re.escape(path.name)}\b", text):
+                return lambda given, text=text, each=each: script.read(text, str(each), given)
+    return None
+
+
+def launch_of(json: Json, given: Given, written: dict[str, Any], warnings: list[str]) -> Launch:
+    """The launch of a JSON, with what is known beside it: keys of a run and `accumulation`."""
+    own = batch_of(json) | sizes_of(json) | precision_of(json)
+    written = {key: value for key, value in own.items() if value is not None} | written
     waiting = {
-        key: f"{name} is auto" for key, name in json.auto.items() if key in ("micro_batch", "accumulation")
+        key: f"{name} is auto"
+        for key, name in json.auto.items()
+        if key in ("micro_batch", "accumulation") and key not in written
     }
     if written.get("global_batch"):
         waiting.pop("accumulation", None)
-    return [
-        Launch(
-            id=path.stem,
-            framework="deepspeed",
-            written={key: value for key, value in written.items() if value is not None},
-            warnings=tuple(warnings),
-            findings=tuple(unknown_keys(data) + batch_product(json, given)),
-            open=waiting,
-            refused=refusal(json),
-            derived_batch=True,
-        )
-    ]
+        written.pop("accumulation", None)
+    return Launch(
+        id=written["id"],
+        framework="deepspeed",
+        written={"framework": "DeepSpeed"} | written,
+        warnings=tuple(warnings),
+        findings=tuple(unknown_keys(json.data) + batch_product(json, given.world or written.get("num_gpus"))),
+        open=waiting,
+        refused=refusal(json),
+        derived_batch=True,
+    )
 
 
 @cache
@@ -98,21 +133,18 @@ def batch_of(json: Json) -> dict[str, Any]:
     micro = json.whole(json.data, "train_micro_batch_size_per_gpu", "micro_batch")
     steps = json.whole(json.data, "gradient_accumulation_steps", "accumulation")
     total = json.whole(json.data, "train_batch_size", "global_batch")
-    written: dict[str, Any] = {"micro_batch": micro, "global_batch": total}
-    if total is None and steps is not None:
-        written["accumulation"] = steps
-    return written
+    return {"micro_batch": micro, "global_batch": total, "accumulation": None if total else steps}
 
 
-def batch_product(json: Json, given: Given) -> list[Finding]:
+def batch_product(json: Json, world: int | None) -> list[Finding]:
     """The three batch sizes have to agree with the ranks."""
     micro = json.whole(json.data, "train_micro_batch_size_per_gpu")
     steps = json.whole(json.data, "gradient_accumulation_steps")
     total = json.whole(json.data, "train_batch_size")
-    if not (micro and steps and total and given.world):
+    if not (micro and steps and total and world):
         return []
     sizes = sizes_of(json)
-    ranks = given.world // ((sizes["tp"] or 1) * (sizes["cp"] or 1) * (sizes["pp"] or 1))
+    ranks = world // ((sizes["tp"] or 1) * (sizes["cp"] or 1) * (sizes["pp"] or 1))
     if micro * steps * ranks == total:
         return []
     text = (

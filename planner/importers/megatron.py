@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from planner.errors import InvalidInput, Refused
 from planner.importers.findings import Finding
 from planner.importers.launch import Given, Launch
-from planner.importers.launcher import world_of
+from planner.importers.launcher import World
 from planner.importers.megatron_layout import pipeline_of
 from planner.importers.megatron_model import model_of
 from planner.importers.megatron_rules import FP32, contradictions
@@ -24,7 +23,8 @@ from planner.importers.megatron_settings import (
     zero_of,
 )
 from planner.importers.options import Options, parse, table, unknown_options
-from planner.importers.shell import Command, Shell, shell_text
+from planner.importers.shell import Command, shell_text
+from planner.importers.started import Started, placed
 
 SIGNS = frozenset(
     {
@@ -41,28 +41,9 @@ SIGNS = frozenset(
 )
 ENOUGH = 3
 """Of these options a command has to have, to be a launch of Megatron-LM."""
-ACCEPTED = (
-    "a shell script or command line that starts Megatron-LM (torchrun ... pretrain_gpt.py --num-layers ...)"
-)
 FRAMEWORK = "Megatron-Core"
 PEAK = re.compile(r"PEAK\w*FLOP|FLOP\w*PEAK", re.IGNORECASE)
 ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-
-
-def read(text: str, file: str, given: Given) -> list[Launch]:
-    """Every launch of a script. Raises InvalidInput where there is none."""
-    shell = Shell()
-    try:
-        shell.script(text, given.variables)
-    except Refused as refused:
-        raise InvalidInput(file=file, found=refused.found, accepted=ACCEPTED) from None
-    found = [each for each in shell.commands if is_launch(each.words)]
-    if not found:
-        raise InvalidInput(file=file, found="starts no Megatron-LM training", accepted=ACCEPTED)
-    names = (
-        [Path(file).stem] if len(found) == 1 else [f"{Path(file).stem}-{n}" for n in range(1, len(found) + 1)]
-    )
-    return [_launch(each, shell, text, name, file) for each, name in zip(found, names, strict=True)]
 
 
 def is_launch(words: Sequence[str]) -> bool:
@@ -70,33 +51,45 @@ def is_launch(words: Sequence[str]) -> bool:
     return shell_text(words) is None and len(SIGNS & {word.split("=")[0] for word in words}) >= ENOUGH
 
 
-def _launch(command: Command, shell: Shell, text: str, name: str, file: str) -> Launch:
-    launcher, words = behind_script(command.words)
-    outer = [each.words for each in shell.commands if shell_text(each.words) is not None]
-    world = world_of(launcher, outer, text, command.values)
+def launches(started: Started, given: Given) -> list[Launch]:
+    """The run of a command. Raises InvalidInput."""
+    launcher, words = placed(started.command.words, SIGNS)
+    warnings: list[str] = []
     try:
         options = parse(words)
-        warnings: list[str] = [world.assumed] if world.assumed and not world.open else []
-        warnings += list(dict.fromkeys(shell.doubts))
-        written, findings = facts(options, warnings)
+        return [
+            launch_of(started, options, facts(options, warnings), started.world(launcher), warnings, given)
+        ]
     except Refused as refused:
         raise InvalidInput(
-            file=f"{file}:{command.line}",
+            file=started.line,
             found=refused.found,
             accepted=refused.accepted,
             suggestion=refused.hint,
         ) from None
+
+
+def launch_of(
+    started: Started,
+    options: Options,
+    read: tuple[dict[str, Any], list[Finding]],
+    world: World,
+    warnings: list[str],
+    given: Given,
+) -> Launch:
+    """The launch with what stands around its options."""
+    written, findings = read
+    assumed = [world.assumed] if world.assumed and not world.open else []
     if world.open:
         options.open["num_gpus"] = world.open
-    written |= {"num_gpus": world.gpus, "id": name}
-    texts = {key: value for key, value in command.values.items() if isinstance(value, str)}
-    findings += unknown_options(options) + environment(options, command)
+    written = started.carried(given, world, warnings) | written | {"num_gpus": world.gpus, "id": started.id}
+    texts = {key: value for key, value in started.command.values.items() if isinstance(value, str)}
     return Launch(
-        id=name,
+        id=started.id,
         framework="megatron",
         written={key: value for key, value in written.items() if value is not None},
-        warnings=tuple(warnings),
-        findings=tuple(findings),
+        warnings=(*assumed, *dict.fromkeys(started.shell.doubts), *warnings),
+        findings=(*findings, *unknown_options(options), *environment(options, started.command)),
         open=options.open,
         refused=refusal(options),
         node_gpus=world.node_gpus,
@@ -104,15 +97,6 @@ def _launch(command: Command, shell: Shell, text: str, name: str, file: str) -> 
         environment={name: value for name, value in texts.items() if name in ALLOCATOR},
         derived_batch=True,
     )
-
-
-def behind_script(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Words of the launcher, and those behind the training script or from Megatron-LM's first option on."""
-    for place, word in enumerate(words):
-        if word.endswith(".py"):
-            return words[:place], words[place + 1 :]
-    start = next((i for i, word in enumerate(words) if word.split("=")[0] in SIGNS), 0)
-    return words[:start], words[start:]
 
 
 def refusal(options: Options) -> str:

@@ -15,11 +15,12 @@ from planner.importers.diagnose import diagnose
 from planner.importers.findings import Finding
 from planner.importers.launch import Launch
 from planner.runs import DescribedRun, RefusedRun, describe
-from planner.solution import Plan
+from planner.solution import Plan, Solution
 
 SIZES = frozenset(
     {"tp", "cp", "pp", "vpp", "ep", "etp", "dp", "micro_batch", "pp_layout", "embedding_slots", "fsdp_shard"}
 )
+DOES_NOT_FIT = "does_not_fit"
 Search = Callable[[DescribedRun], Better]
 
 
@@ -34,7 +35,8 @@ def report(launch: Launch, search: Search | None = None, folder: Path = Path()) 
     result["warnings"] = [*launch.warnings, *result.get("warnings", ())]
     result["findings"] = [finding.as_data() for finding in findings]
     if search is not None:
-        result["better"] = compared(job_of(launch, folder), isinstance(described, DescribedRun), search)
+        starts = isinstance(described, DescribedRun) and not stops(findings)
+        result["better"] = compared(job_of(launch, folder), starts, search)
     return result
 
 
@@ -45,6 +47,11 @@ def job_of(launch: Launch, folder: Path) -> DescribedRun | RefusedRun:
         return described
     kept = {key: value for key, value in launch.written.items() if key not in SIZES}
     return describe(kept | {"ep": 1}, launch.id, folder)
+
+
+def stops(findings: list[Finding]) -> bool:
+    """Something other than memory keeps the launch from starting, or from training what it says."""
+    return any(each.level == "error" and each.code != DOES_NOT_FIT for each in findings)
 
 
 def stopping(error: str, findings: list[Finding]) -> str:
@@ -61,7 +68,7 @@ def compared(described: DescribedRun | RefusedRun, as_launched: bool, search: Se
     if found.solution is None:
         return {"status": "not searched", "text": found.why_not}
     if not found.solution.plans:
-        return {"status": found.solution.status, "text": "no plan for this job fits these GPUs"}
+        return {"status": found.solution.status, "text": no_plan(described, found.solution)}
     plan = found.solution.plans[0]
     return {
         "status": found.solution.status,
@@ -73,6 +80,16 @@ def compared(described: DescribedRun | RefusedRun, as_launched: bool, search: Se
             gain(described, plan) if as_launched else {"text": "can be launched, which today's layout cannot"}
         ),
     }
+
+
+def no_plan(described: DescribedRun, solution: Solution) -> str:
+    """Why there is none, and what would have to change where that is known."""
+    facts = described.facts
+    text = f"no plan that can be launched has a batch of {facts.global_batch} on {facts.num_gpus} GPUs"
+    if solution.conflict is None:
+        return text
+    ways = "; ".join(each.text for each in solution.conflict.relaxations)
+    return f"{text} within {', '.join(solution.conflict.limits)}" + (f": {ways}" if ways else "")
 
 
 def gain(described: DescribedRun, plan: Plan) -> dict[str, Any]:

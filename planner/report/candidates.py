@@ -22,7 +22,7 @@ from planner.instance import Instance
 from planner.relax import only_pool
 from planner.search import Effort, Plan, Table
 from planner.search.front import frontier
-from planner.solution import Decisions
+from planner.solution import Decisions, Explored
 from planner.solution import Plan as Described
 from planner.space.columns import SELECTIVE, SOME, Candidates
 from planner.stages import StagePlan
@@ -127,6 +127,12 @@ def candidates(
         if found:
             break
     return Found(tuple(distinct(found)), complete)
+
+
+def known_already(instance: Instance, described: Sequence[Described], held: Explored) -> Found:
+    """`candidates`, from what a solution file holds of them."""
+    found = [candidate(instance, pool_of(instance, plan), plan) for plan in (*described, *held.plans)]
+    return Found(tuple(distinct(found)), held.complete)
 
 
 def of_pool(

@@ -9,13 +9,13 @@ from time import monotonic
 
 from planner.instance import Instance
 from planner.problem import Problem, parse_problem
-from planner.report.candidates import Candidate, Found, candidates
+from planner.report.candidates import Candidate, Found, candidates, known_already
 from planner.report.choice import Setting, choose
-from planner.report.sensitivity import Swing, sensitivity
+from planner.report.sensitivity import sensitivity
 from planner.report.stages import Ranks
 from planner.report.timeline import Pass
 from planner.resolve import instance_of
-from planner.solution import Plan, Solution
+from planner.solution import Explored, Plan, Solution, Swing
 from planner.validate import violations
 
 SEARCH = 10.0
@@ -30,7 +30,8 @@ class ReportData:
     problem: Problem
     instance: Instance
     ranks: Ranks | None
-    """The plan, rank by rank; None without a plan, and where its time is agreed rather than modelled."""
+    """The plan, rank by rank; None without a plan, where its time is agreed rather than modelled, and of a
+    plan on two pools."""
     passes: tuple[Pass, ...]
     found: Found
     swings: tuple[Swing, ...]
@@ -91,16 +92,53 @@ def report_data(
     wrong = [text for plan in described for text in violations(problem, plan)]
     ranks = None if wrong else ranks_of(problem, instance, solution)
     nothing, told = Found((), False), passes(ranks)
+    if not wrong and alternatives and any(plan.decisions.mixed for plan in solution.plans):
+        return ReportData(solution, problem, instance, ranks, told, nothing, (), TOGETHER)
     if wrong or not alternatives:
         return ReportData(solution, problem, instance, ranks, told, nothing, (), outdated(wrong))
-    found = candidates(instance, described, until, progress)
+    held = explored_plans(problem, solution)
+    found = (
+        candidates(instance, described, until, progress)
+        if held is None
+        else known_already(instance, described, held)
+    )
     best = choose(instance, found.candidates, Setting.of(instance))
     if solution.status != "feasible" and best != (0 if solution.plans else None):
         wrong = ["another plan is better now"]
         return ReportData(solution, problem, instance, ranks, told, nothing, (), outdated(wrong))
-    progress("asking what 10 % more or less would change")
-    swings = sensitivity(problem, instance, found.candidates, until) if solution.plans else ()
+    swings: tuple[Swing, ...] = () if held is None else held.swings
+    if solution.plans and held is None:
+        progress("asking what 10 % more or less would change")
+        swings = sensitivity(problem, instance, found.candidates, until)
     return ReportData(solution, problem, instance, ranks, told, found, swings, "")
+
+
+def explored_plans(problem: Problem, solution: Solution) -> Explored | None:
+    """What the solution holds beside its answer, if all of it is still what the cost model says."""
+    of = solution.explored
+    if of is None:
+        return None
+    limits = {"deadline": None, "budget": None, "confidence": None}
+    # They are plans of the problem but for those limits, which the sliders move.
+    free = problem.model_copy(update={"limits": problem.limits.model_copy(update=limits)})
+    return None if any(violations(free, plan) for plan in of.plans) else of
+
+
+def explore(solution: Solution, progress: Callable[[str], None] = lambda text: None) -> Solution:
+    """The solution with all that its report has to look for; unchanged where that is nothing."""
+    data = report_data(solution.model_copy(update={"explored": None}), progress, None)
+    if not data.found.candidates:
+        return solution
+    told = {id(plan) for plan in (*solution.plans, *(other.plan for other in solution.runner_ups))}
+    plans = tuple(one.plan for one in data.found.candidates if one.exact and id(one.plan) not in told)
+    explored = Explored(plans=plans, complete=data.found.complete, swings=data.swings)
+    return solution.model_copy(update={"explored": explored})
+
+
+TOGETHER = (
+    "The plan uses two pools. The page shows the solution's own figures: other plans, the timeline and what "
+    "10 % more or less would change are only worked out for plans on one pool."
+)
 
 
 def outdated(wrong: list[str]) -> str:
@@ -115,7 +153,7 @@ def outdated(wrong: list[str]) -> str:
 
 def ranks_of(problem: Problem, instance: Instance, solution: Solution) -> Ranks | None:
     """The plan, rank by rank."""
-    if not solution.plans or problem.assume_mfu is not None:
+    if not solution.plans or problem.assume_mfu is not None or solution.plans[0].decisions.mixed:
         return None
     from planner.report.candidates import pool_of
 

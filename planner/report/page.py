@@ -39,6 +39,7 @@ def body(data: ReportData, charts: set[str]) -> str:
         charted.timeline(data, charts),
         charted.sensitivity(data, charts),
         told.reasons(data),
+        told.together(data),
         told.others(data),
         told.proof(data),
         told.assumptions(data),

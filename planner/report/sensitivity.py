@@ -1,21 +1,20 @@
 """How much the answer moves when a price, a limit or the hardware is 10 % other: every end is chosen again.
 
 Prices, limits, tokens and step times leave each plan as it is, so that the choice is made again among all
-candidates. Other bandwidths change what a plan takes: the candidates are priced again on them. With more or
-less memory other plans fit: the problem is solved again.
+candidates. Other links change what a plan takes, and with other memory other plans fit: the problem is solved
+again, from what the chosen plan takes there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.estimate import estimate
-from costmodel.run import Run
 from planner.answer import days_and_dollars, decisions
 from planner.cli.words import decisions_line
 from planner.economics import DAY, Economy
@@ -24,38 +23,14 @@ from planner.problem import Problem
 from planner.report.candidates import Candidate, row_of
 from planner.report.choice import Setting, choose
 from planner.search import Effort, Plan, Table, best, goal_of
-from planner.solution import Decisions
-from planner.space.values import recompute_families, recompute_modes
-from planner.validate import described_run, stage_lists
+from planner.solution import Decisions, End, Swing
+from planner.space.values import recompute_families
+from planner.stages import StagePlan
+from planner.validate import stage_lists
+from planner.variants import reach_of
 
 Array = NDArray[Any]
 CHANGE = 0.10
-CLOSE = 1.0 + 3 * CHANGE
-"""Candidates that take more than so many times the dollars and days of the chosen plan stay as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """What is chosen at one end of a change."""
-
-    to: str
-    """The value there."""
-    days: float | None
-    """None where nothing is within the limits."""
-    dollars: float | None
-    plan: str
-    """In words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Swing:
-    """One quantity, 10 % less and 10 % more."""
-
-    name: str
-    low: End
-    high: End
-    how: Literal["chosen again", "priced again", "solved again"]
-    """Among all candidates; among them, each at its new price; among all plans there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +45,16 @@ class Scene:
         """The choice in one setting."""
         chosen = choose(self.instance, self.candidates, setting, seconds)
         if chosen is None:
-            return End(to, None, None, "no plan is within the limits")
+            return nothing(to)
         one = self.candidates[chosen]
         length = one.seconds if seconds is None else float(seconds[chosen])
         paid = one.rent * setting.prices.get(one.pool, 1.0) * max(length, one.committed)
-        return End(to, length / DAY, paid, one_line(one.plan.decisions))
+        return End(to=to, days=length / DAY, dollars=paid, plan=one_line(one.plan.decisions))
+
+
+def nothing(to: str) -> End:
+    """An end at which no plan is within the limits."""
+    return End(to=to, days=None, dollars=None, plan="no plan is within the limits")
 
 
 def sensitivity(
@@ -87,7 +67,7 @@ def sensitivity(
     scene = Scene(problem, instance, candidates)
     if choose(instance, candidates, Setting.of(instance)) is None:
         return ()
-    found = [*prices(scene), *limits(scene), *lengths(scene), *links(scene), *memory(scene, until)]
+    found = [*prices(scene), *limits(scene), *lengths(scene), *hardware(scene, until)]
     usual = scene.end("", Setting.of(instance))
     moved = [swing for swing in found if any(differs(usual, end) for end in (swing.low, swing.high))]
     first = "days" if instance.objective[0][0] == "time" else "dollars"
@@ -115,7 +95,7 @@ def prices(scene: Scene) -> Iterator[Swing]:
             scene.end(f"${pool.price * factor:.2f} a GPU-hour", replace(base, prices={index: factor}))
             for factor in (1 - CHANGE, 1 + CHANGE)
         ]
-        yield Swing(f"price of {pool.gpu.name}", *ends, how="chosen again")
+        yield Swing(name=f"price of {pool.gpu.name}", low=ends[0], high=ends[1], how="chosen again")
 
 
 def limits(scene: Scene) -> Iterator[Swing]:
@@ -127,13 +107,13 @@ def limits(scene: Scene) -> Iterator[Swing]:
             scene.end(f"{days * factor:.1f} days", replace(base, deadline=base.deadline * factor))
             for factor in (1 - CHANGE, 1 + CHANGE)
         ]
-        yield Swing("deadline", *ends, how="chosen again")
+        yield Swing(name="deadline", low=ends[0], high=ends[1], how="chosen again")
     if base.budget is not None:
         ends = [
             scene.end(f"${base.budget * factor:,.0f}", replace(base, budget=base.budget * factor))
             for factor in (1 - CHANGE, 1 + CHANGE)
         ]
-        yield Swing("budget", *ends, how="chosen again")
+        yield Swing(name="budget", low=ends[0], high=ends[1], how="chosen again")
 
 
 def lengths(scene: Scene) -> Iterator[Swing]:
@@ -143,12 +123,12 @@ def lengths(scene: Scene) -> Iterator[Swing]:
     for factor in (1 - CHANGE, 1 + CHANGE):
         other = replace(instance, tokens=instance.tokens * factor)
         ends.append(scene.end(token_words(other.tokens), base, seconds_of(other, scene.candidates)))
-    yield Swing("tokens", *ends, how="chosen again")
+    yield Swing(name="tokens", low=ends[0], high=ends[1], how="chosen again")
     ends = [
         scene.end(f"{factor - 1:+.0%}", base, seconds_of(instance, scene.candidates, factor))
         for factor in (1 - CHANGE, 1 + CHANGE)
     ]
-    yield Swing("step time", *ends, how="chosen again")
+    yield Swing(name="step time", low=ends[0], high=ends[1], how="chosen again")
 
 
 def token_words(tokens: float) -> str:
@@ -168,57 +148,28 @@ def length(instance: Instance, one: Candidate, step: float) -> float:
     return float(economy.seconds(np.array([step]))[0])
 
 
-def links(scene: Scene) -> Iterator[Swing]:
-    """Bandwidths, where time comes from the cost model."""
-    if scene.problem.assume_mfu is not None:
-        return
-    base, nodes = Setting.of(scene.instance), max(one.plan.decisions.nodes for one in scene.candidates)
-    for name, field in (("NVLink bandwidth", "nvlink"), ("network bandwidth", "nic")):
-        if field == "nic" and nodes == 1:
-            continue
-        ends = [
-            scene.end(f"{factor - 1:+.0%}", base, repriced(scene, with_link(field, factor)))
-            for factor in (1 - CHANGE, 1 + CHANGE)
-        ]
-        yield Swing(name, *ends, how="priced again")
+def hardware(scene: Scene, until: float | None) -> Iterator[Swing]:
+    """Memory, and bandwidths where time comes from the cost model: the problem solved again."""
+    instance, nodes = scene.instance, max(one.plan.decisions.nodes for one in scene.candidates)
+    changes: dict[str, Callable[[Pool, float], Pool]] = {"GPU memory": with_memory}
+    if instance.assume_mfu is None:
+        changes["NVLink bandwidth"] = partial(with_link, "nvlink")
+        if nodes > 1:
+            changes["network bandwidth"] = partial(with_link, "nic")
+    for name, change in changes.items():
+        ends = []
+        for factor in (1 - CHANGE, 1 + CHANGE):
+            pools = tuple(change(pool, factor) for pool in instance.pools)
+            found = solved(scene, replace(instance, pools=pools), until)
+            if found is None:
+                return
+            ends.append(found.model_copy(update={"to": f"{factor - 1:+.0%}"}))
+        yield Swing(name=name, low=ends[0], high=ends[1], how="solved again")
 
 
-def with_link(field: str, factor: float) -> Callable[[Run], Run]:
-    """The same run over faster or slower links."""
-    return lambda run: replace(
-        run, fabric=replace(run.fabric, **{field: getattr(run.fabric, field) * factor})
-    )
-
-
-def repriced(scene: Scene, other: Callable[[Run], Run]) -> Array:
-    """Lengths of the candidates' runs on other hardware; those far from the choice stay as they were."""
-    chosen = choose(scene.instance, scene.candidates, Setting.of(scene.instance))
-    assert chosen is not None
-    mine = scene.candidates[chosen]
-    seconds = np.array([one.seconds for one in scene.candidates])
-    for i, one in enumerate(scene.candidates):
-        if one.dollars <= CLOSE * mine.dollars or one.seconds <= CLOSE * mine.seconds:
-            seconds[i] = length(scene.instance, one, step_on(scene.problem, one, other))
-    return seconds
-
-
-def step_on(problem: Problem, one: Candidate, other: Callable[[Run], Run]) -> float:
-    """Seconds of a candidate's step on other hardware."""
-    run = other(described_run(problem, problem.hardware[one.pool], one.plan.decisions))
-    return estimate(run, *stage_lists(one.plan.decisions)).step_time
-
-
-def memory(scene: Scene, until: float | None) -> Iterator[Swing]:
-    """Memory of every GPU."""
-    ends = []
-    for factor in (1 - CHANGE, 1 + CHANGE):
-        pools = tuple(with_memory(pool, factor) for pool in scene.instance.pools)
-        other, effort = replace(scene.instance, pools=pools), Effort(until=until)
-        plan = best(Table.of(other, goal_of(other), recompute_families(recompute_modes(other))), None, effort)
-        if effort.out_of_time:
-            return
-        ends.append(solved_end(f"{factor - 1:+.0%}", other, plan))
-    yield Swing("GPU memory", *ends, how="solved again")
+def with_link(field: str, pool: Pool, factor: float) -> Pool:
+    """A pool with links so many times as fast."""
+    return replace(pool, fabric=replace(pool.fabric, **{field: getattr(pool.fabric, field) * factor}))
 
 
 def with_memory(pool: Pool, factor: float) -> Pool:
@@ -227,11 +178,27 @@ def with_memory(pool: Pool, factor: float) -> Pool:
     return replace(pool, gpu=pool.gpu.model_copy(update={"memory": memory}))
 
 
-def solved_end(to: str, instance: Instance, plan: Plan | None) -> End:
-    """What a search chose."""
+def solved(scene: Scene, other: Instance, until: float | None) -> End | None:
+    """What is chosen on other hardware; None where the time is over."""
+    effort = Effort(until=until)
+    table = Table.of(other, goal_of(other), recompute_families(other))
+    plan = best(table, None, effort, reach_on(scene, other))
+    if effort.out_of_time:
+        return None
     if plan is None:
-        return End(to, None, None, "no plan is within the limits")
-    return End(to, *days_and_dollars(instance, plan), one_line(decisions(instance, plan)))
+        return nothing("")
+    days, dollars = days_and_dollars(other, plan)
+    return End(to="", days=days, dollars=dollars, plan=one_line(decisions(other, plan)))
+
+
+def reach_on(scene: Scene, other: Instance) -> float:
+    """What the chosen plan has of the objective's first term on other hardware; inf if it is none there."""
+    chosen = choose(scene.instance, scene.candidates, Setting.of(scene.instance))
+    assert chosen is not None
+    one = scene.candidates[chosen]
+    layers, recomputed = stage_lists(one.plan.decisions)
+    row = row_of(one.pool, one.plan.decisions)
+    return reach_of(other, Plan(row, StagePlan(tuple(layers), tuple(recomputed)), np.nan, np.nan))
 
 
 def one_line(d: Decisions) -> str:

@@ -25,6 +25,7 @@ from planner.runs.layout import layers_of_stages
 from planner.runs.model import architecture_of
 from planner.runs.notes import with_notes
 from planner.runs.recompute import recompute_of
+from planner.runs.schedule import check_schedule
 from planner.runs.software import stack_of
 
 FULL_SHARDING = 3
@@ -32,6 +33,8 @@ MICROBATCHES_A_RANK = 1
 """Micro-batches for each pipeline rank where their size is not given (torchtitan's default)."""
 INTERLEAVED = 2
 """Virtual stages of an interleaved schedule where their number is not given (torchtitan's default)."""
+TWO_CHUNKS = ("interleaved", "dualpipev")
+"""Schedules that have several virtual stages a rank; DualPipeV always two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def _columns(facts: RunFacts, architecture: Architecture, stack: Stack) -> tuple
         raise Refused(
             f"tp {facts.tp} exceeds {architecture.heads} heads", "a divisor of heads", where=("tp",)
         )
-    vpp = facts.vpp or (INTERLEAVED if facts.schedule == "interleaved" and facts.pp > 1 else 1)
+    vpp = facts.vpp or (INTERLEAVED if facts.schedule in TWO_CHUNKS and facts.pp > 1 else 1)
     if facts.vpp is None and facts.pp > 1:
         warnings.append(f"vpp: not given; {vpp}")
     zero = facts.zero_stage
@@ -164,6 +167,7 @@ def _columns(facts: RunFacts, architecture: Architecture, stack: Stack) -> tuple
     }
     if facts.fsdp_shard is not None:
         columns["shard_ranks"] = facts.fsdp_shard
+    check_schedule(facts.schedule, facts.pp, vpp, microbatches)
     return columns, warnings
 
 

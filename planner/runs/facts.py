@@ -11,7 +11,7 @@ from costmodel.memory.profile import Figure
 Dispatcher = Literal["alltoall", "deepep", "hybridep"]
 Graphs = Literal["none", "router", "attention_router", "full"]
 Routing = Literal["balanced", "natural", "capacity"]
-Schedule = Literal["1f1b", "interleaved", "zb-1p", "zb-2p", "zb-v"]
+Schedule = Literal["1f1b", "interleaved", "zb-1p", "zb-2p", "zb-v", "dualpipe", "dualpipev"]
 Task = Literal["pretrain", "sft", "lora"]
 Zero = Literal[0, 1, 2, 3]
 

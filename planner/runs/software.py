@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from costmodel.architecture import Architecture
+from costmodel.schedules import OVERLAPPED, bubble_left
 from costmodel.stack import Stack, load_stack
 from hardware.accelerator import Accelerator
 from planner.errors import Refused, nearest
@@ -19,8 +20,8 @@ from planner.runs.facts import RunFacts
 RULES = Path(__file__).parent / "frameworks.yaml"
 DEFAULT = "megatron-core"
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
-BUBBLE_LEFT = {"zb-1p": 1 / 3, "zb-2p": 0.0, "zb-v": 0.0}
-"""Share of 1F1B's bubble that zero-bubble schedules leave (Qi et al. 2023, arXiv:2401.10241)."""
+PLACING = {"dualpipe": "both", "dualpipev": "v"}
+"""Where schedules place stages, if not around and around."""
 Overrides = dict[str, Any]
 
 
@@ -104,8 +105,9 @@ def own_settings(
         own["host.graphs"] = facts.cuda_graphs
     if facts.flash_attention is False:
         own["attention.kernel"] = "unfused"
-    if facts.schedule in BUBBLE_LEFT:
-        own["pipeline.bubble"] = BUBBLE_LEFT[facts.schedule]
+    if facts.schedule is not None and facts.pp > 1:
+        own["pipeline.bubble"] = bubble_left(facts.schedule, facts.pp)
+        own["pipeline.placing"] = PLACING.get(facts.schedule, "loop")
     if facts.fp8_params is not None:
         own["data_parallel.low_precision_parameter_bytes"] = 1.0 if facts.fp8_params else 2.0
     if facts.precision == "fp32-tf32":
@@ -138,6 +140,8 @@ def _experts(
         warnings.append(f"dispatcher: not given; {stack.expert_parallel.dispatcher}, as {stack.name} has it")
     if facts.ep_overlap is not None:
         own["expert_parallel.overlap"] = facts.ep_overlap
+    elif facts.schedule in OVERLAPPED:
+        own["expert_parallel.overlap"] = True
     elif facts.dispatcher is None and stack.expert_parallel.dispatcher == "deepep":
         own["expert_parallel.overlap"] = (facts.vpp or 1) > 1 and _leaves_domain(facts, gpu)
     routing = facts.routing or usual_routing(architecture, stack)

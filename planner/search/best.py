@@ -27,24 +27,33 @@ Array = NDArray[Any]
 Keys = tuple[Array, ...]
 FIRST_CEILING = 1.15
 """Layouts are first written down to this many times the best bound of a layer key."""
+AHEAD, NEARER = 1.02, 1.05
+"""The next ceiling is so many times the best bound beyond the last one, and at least so many times the last."""
+REACHED = 1e-8
+"""Relative room for rounding where a value is known that a plan reaches."""
 UNITS = {"energy": 1.0, "carbon": 1e-3}
 """kWh and tonnes that a choice among rows tells apart."""
 CHOICE = 256
 """Rows that the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
 
 
-def best(table: Table, mask: Mask | None = None, effort: Effort | None = None) -> Plan | None:
+def best(
+    table: Table, mask: Mask | None = None, effort: Effort | None = None, reach: float = np.inf
+) -> Plan | None:
     """The best plan among what `mask` lets through, or None if none is within the limits.
 
+    `reach`: a value of the objective's first term that a plan is known to have; nothing worse is looked at.
     Out of time, it is the best one that was found, and `effort.gap` says how far it may be from the best.
     """
-    return best_each(table, [mask], effort)[0]
+    return best_each(table, [mask], effort, reach)[0]
 
 
-def best_each(table: Table, masks: Sequence[Mask | None], effort: Effort | None = None) -> list[Plan | None]:
+def best_each(
+    table: Table, masks: Sequence[Mask | None], effort: Effort | None = None, reach: float = np.inf
+) -> list[Plan | None]:
     """The best plan of each mask."""
     effort = effort if effort is not None else Effort()
-    target = Choices(table, masks)
+    target = Choices(table, masks, reach)
     try:
         run(table, target, effort)
     except OutOfTime:
@@ -56,16 +65,18 @@ def best_each(table: Table, masks: Sequence[Mask | None], effort: Effort | None 
 class Choices:
     """Which rows may still be the best of a question, by incumbents."""
 
-    def __init__(self, table: Table, masks: Sequence[Mask | None]) -> None:
+    def __init__(self, table: Table, masks: Sequence[Mask | None], reach: float = np.inf) -> None:
         self.table = table
         self.masks = masks
         self.share = len(masks)
         self.plans: list[Plan | None] = [None] * len(masks)
-        self.incumbents: list[Keys | None] = [None] * len(masks)
+        self.incumbents: list[Keys | None] = [reached(table, reach)] * len(masks)
         """Sort keys of the best that is achieved: a plan, or a plain split that fits."""
         self.growth = FIRST_CEILING
         self.plain: list[int | None] = [None] * len(masks)
         """The row of the best plain split, where that is the incumbent."""
+        self.tried = 1
+        """Rows of each question that are solved at once: more of them the longer none is a plan."""
         self.allowed = {
             GroupTable: np.empty((len(masks), 0), dtype=bool),
             RowTable: np.empty((len(masks), 0), dtype=bool),
@@ -133,7 +144,7 @@ class Choices:
         economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
         if not economics.within(self.table.goal.limits, economy, step)[0]:
             return
-        keys = self.table.goal.keys(economy, step)
+        keys, self.tried = self.table.goal.keys(economy, step), 1
         for question in np.flatnonzero(self._of(self.table.rows)[:, index]).tolist():
             self._offer(question, keys, None, plan)
 
@@ -145,23 +156,24 @@ class Choices:
         self.plans[question] = plan if plain is None else self.plans[question]
 
     def picks(self, index: Array) -> Array:
-        """The best row of each question, where it is not solved yet; a single question's by CP-SAT."""
+        """The best rows of each question that is not answered yet; a single question's by CP-SAT."""
         table, found = self.table, []
         keys = table.goal.keys(table.rows.economy.take(index), table.rows.bound[index])
-        rank, exact = economics.ranks(keys), table.rows.exact[index]
-        order = np.lexsort((~exact, rank))
+        order = np.lexsort((~table.rows.exact[index], economics.ranks(keys)))
         allowed = self._of(table.rows)[:, index]
         for question in range(len(self.masks)):
-            mine = order[allowed[question][order]]
+            mine = index[order[allowed[question][order]]]
             if not len(mine):
                 continue
-            first = int(index[mine[0]])
-            if table.rows.exact[first] and len(self.masks) == 1:
-                first = self._chosen()
-            if table.rows.exact[first]:
-                self.plans[question] = table.plans[first]
-            else:
-                found.append(first)
+            exact = np.flatnonzero(table.rows.exact[mine])
+            first = int(exact[0]) if len(exact) else len(mine)
+            if first == 0 and len(self.masks) == 1:
+                mine = np.array([self._chosen()])
+                first = int(not table.rows.exact[mine[0]])
+            if first == 0:
+                self.plans[question] = table.plans[int(mine[0])]
+            found += mine[: min(first, self.tried)].tolist()
+        self.tried *= 2
         return np.array(sorted(set(found)), dtype=np.int64)
 
     def _chosen(self) -> int:
@@ -198,16 +210,32 @@ class Choices:
     def ceiling(self, last: float) -> float | None:
         """First a little above the best bound; then what the worst incumbent, or a missing one, asks for."""
         values = [None if of is None else float(of[0][0]) for of in self.incumbents]
-        if np.isneginf(last):
+        if np.isneginf(last) and None in values:
             keys = self.table.least_of_keys()
             known = keys.value[keys.within & self.wanted(self.table.book.keys, keys.value)]
             return FIRST_CEILING * float(known.min()) if len(known) else None
-        open_values = [value for value in values if value is None or value * (1 + 1e-9) > last]
-        if not open_values:
+        wanted = [
+            min(self.growth**1.5 * last if value is None else value * (1 + 1e-8), max(ahead, NEARER * last))
+            for value, ahead in zip(values, self._ahead(), strict=True)
+            if value is None or value * (1 + 1e-9) > last
+        ]
+        if not wanted:
             return None
         self.growth **= 1.5
-        wanted = [self.growth * last if value is None else value * (1 + 1e-8) for value in open_values]
         return max(wanted) if max(wanted) < self._largest() else np.inf
+
+    def _ahead(self) -> list[float]:
+        """A little above the best bound of each question beyond the ceiling: there its answer may be."""
+        least = np.full(len(self.masks), np.inf)
+        for part, open_rows in (
+            (self.table.groups, ~self.table.groups.expanded),
+            (self.table.rows, ~self.table.rows.exact),
+        ):
+            index = self.front(part, np.flatnonzero(open_rows), np.inf, ())[0]
+            value = self.table.goal.keys(part.economy.take(index), part.bound[index])[0]
+            of = np.where(self._of(part)[:, index], value, np.inf)
+            least = np.minimum(least, of.min(axis=1, initial=np.inf))
+        return (AHEAD * least).tolist()
 
     def _largest(self) -> float:
         """No plan within the limits has a larger value, where a limit says so."""
@@ -244,6 +272,15 @@ class Choices:
                 row = rows.rows.take(np.array([index]))
                 again = bool(rows.plain_recomputes[index])
                 self.plans[question] = plain_plan(self.table.book, row, again)
+
+
+def reached(table: Table, value: float) -> Keys | None:
+    """Sort keys just behind all plans that have a value of the objective's first term; None for no value."""
+    if np.isinf(value):
+        return None
+    nothing = table.rows.economy.take(np.empty(0, dtype=np.int64))
+    terms = len(table.goal.keys(nothing, np.empty(0)))
+    return (np.array([value * (1 + REACHED)]), *([np.array([np.inf])] * (terms - 1)))
 
 
 def first_of_each(alive: Array, keys: Keys, exact: Array | None, size: int) -> Array:

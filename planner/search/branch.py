@@ -120,45 +120,48 @@ def close(table: Table, target: Target, ceiling: float, effort: Effort) -> None:
 def tighten_groups(
     table: Table, target: Target, left: Array, batch: int, ceiling: float, effort: Effort
 ) -> tuple[Array, Array]:
-    """Groups that may still win, and the first of them, with bounds that know memory."""
+    """Groups that may still win, and the first of them, with bounds that know memory.
+
+    Each round tightens twice as many: where bounds without memory say little, few rounds reach what does.
+    """
+    size = max(TIGHTENED // target.share, 128, 2 * batch)
     while True:
         effort.check()
-        left, first, wide = target.front(
-            table.groups, left, ceiling, (batch, max(TIGHTENED // target.share, 128, 2 * batch))
-        )
+        left, first, wide = target.front(table.groups, left, ceiling, (batch, size))
         if not (table.groups.level[first] == LOOSE).any():
             return left, first
         table.tighten_groups(wide[table.groups.level[wide] == LOOSE])
+        size *= 2
 
 
 def resolve(table: Table, target: Target, ceiling: float, effort: Effort) -> None:
     """Solves rows until no bound of a row that is written down is better than what is exact."""
     index = np.arange(len(table.rows))
+    look, size = max(LOOKED_AT // target.share, 4), max(TIGHTENED // target.share, 128)
     while True:
         effort.check()
-        index, first, wide = target.front(
-            table.rows,
-            index,
-            ceiling,
-            (max(LOOKED_AT // target.share, 4), max(TIGHTENED // target.share, 128)),
-        )
+        index, first, wide = target.front(table.rows, index, ceiling, (look, size))
         if not len(index):
             return
         rows = table.rows
         if ((rows.level[first] < UNIFORM) & ~rows.exact[first]).any():
             open_rows = wide[(rows.level[wide] < UNIFORM) & ~rows.exact[wide]]
             table.tighten_rows(open_rows)
+            size *= 2
             continue
         unseen = first[np.isnan(rows.plain[first])]
         if len(unseen):
             table.look_at_plain(unseen)
             target.achieved(unseen)
+            look *= 2
             continue
         picks = target.picks(first)
         if not len(picks):
             return
-        for pick in picks.tolist():
-            index = np.concatenate([index, solve(table, target, pick, effort)])
+        for place, pick in enumerate(picks.tolist()):
+            # What was solved just before may leave a row of no use.
+            if place == 0 or table.rows.bound[pick] <= target.longest(pick):
+                index = np.concatenate([index, solve(table, target, pick, effort)])
 
 
 def solve(table: Table, target: Target, index: int, effort: Effort) -> Array:

@@ -1,8 +1,9 @@
-"""The target that wants every plan that no other beats in both time and money."""
+"""The target that wants every plan that no other beats in time and money, and in a third axis if asked."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,21 @@ from planner.search.goal import Effort, OutOfTime, goal_of
 from planner.search.rows import Plan
 from planner.search.table import GroupTable, RowTable, Table
 from planner.space.columns import LayerKeys
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Point = tuple[float, ...]
-"""Seconds, dollars, and with a third axis GPUs."""
+"""Seconds, dollars, and the third axis if there is one; less is better in each."""
 SAME = 1e-9
 """Relative difference below which two figures are the same."""
-AXES = ("gpus",)
-"""What a frontier may weigh beside time and money."""
+Axis = Literal["gpus", "energy", "carbon"]
+"""What a run takes beside time and money that its layout fixes, or that only grows with its time: bounds on
+the step bound it too. Memory is neither: see `planner.search.headroom`."""
 
 
 def frontier(
-    instance: Instance, effort: Effort | None = None, axis: str | None = None
+    instance: Instance, effort: Effort | None = None, axis: Axis | None = None
 ) -> tuple[list[Plan], Table | None]:
     """Non-dominated plans within the limits, quickest first, and the table they were found in.
 
@@ -37,36 +39,55 @@ def frontier(
     longer than the cheapest or costs more than the quickest.
     """
     effort = effort if effort is not None else Effort()
-    families = recompute_families(recompute_modes(instance))
+    families, weighed, table = recompute_families(instance), weighing(instance, axis), None
     limits, ends = instance.limits, []
     for first, second in (("time", "cost"), ("cost", "time")) if axis is None else ():
         goal = replace(goal_of(instance), objective=((first, 1.0), (second, 1.0)), lexicographic=True)
-        plan = best(Table.of(instance, goal, families), effort=effort)
+        table = Table.of(instance, goal, families) if table is None else table.again(goal)
+        plan = best(table, effort=effort)
         if plan is None or effort.out_of_time:
             return ([] if plan is None else [plan]), None
         ends.append(plan)
     # The ends are predictions, and limits that have to hold surely are not: they stay where they are.
     if ends and limits.chance is None:
-        (_, dearest), (longest, _) = (figures(instance, plan)[:2] for plan in ends)
+        (_, dearest), (longest, _) = (figures(instance, plan) for plan in ends)
         deadline = min(limits.deadline or np.inf, longest * (1 + SAME))
         limits = replace(limits, deadline=deadline, budget=min(limits.budget or np.inf, dearest * (1 + SAME)))
-    table = Table.of(instance, goal_of(instance, limits, "time"), families)
+    goal = goal_of(weighed, limits, "time")
+    table = Table.of(weighed, goal, families) if table is None else table.again(goal)
     target = Front(table, ends, axis)
+    search(table, target, effort)
+    return target.plans(), table
+
+
+def search(table: Table, target: Front, effort: Effort) -> None:
+    """Looks for a frontier until it is complete, or time is out: `effort.out_of_time` says which."""
     try:
         run(table, target, effort)
     except OutOfTime:
         effort.out_of_time = True
-    return target.plans(), table
 
 
-def figures(instance: Instance, plan: Plan) -> Point:
-    """Seconds, dollars and GPUs of a plan's run."""
-    economy, step = Economy.of(instance, plan.row), np.array([plan.step])
-    return (
-        float(economy.seconds(step)[0]),
-        float(economy.dollars(step)[0]),
-        float(plan.row.num_gpus[0]),
-    )
+def weighing(instance: Instance, axis: Axis | None) -> Instance:
+    """The instance whose runs know what they take of the axis: its objective names it."""
+    if axis is None or axis == "gpus":
+        return instance
+    return replace(instance, objective=(("time", 1.0), ("cost", 1.0), (axis, 1.0)), lexicographic=True)
+
+
+def measured(economy: Economy, step: Array, axis: Axis | None) -> Array:
+    """What runs with such steps take: (rows, axes)."""
+    seconds = economy.seconds(step)
+    columns = [seconds, economy.total("cost", seconds)]
+    if axis is not None:
+        columns.append(economy.num_gpus if axis == "gpus" else economy.total(axis, seconds))
+    return np.stack(columns, axis=-1)
+
+
+def figures(instance: Instance, plan: Plan, axis: Axis | None = None) -> Point:
+    """What a plan's run takes."""
+    economy = Economy.of(weighing(instance, axis), plan.row, surely=False)
+    return tuple(measured(economy, np.array([plan.step]), axis)[0].tolist())
 
 
 class Front:
@@ -74,11 +95,14 @@ class Front:
 
     share = 1
 
-    def __init__(self, table: Table, ends: list[Plan], axis: str | None = None) -> None:
+    def __init__(self, table: Table, ends: list[Plan], axis: Axis | None = None) -> None:
         self.table = table
-        self.axes = 2 if axis is None else 3
-        self.exact = {figures(table.instance, plan)[: self.axes]: plan for plan in ends}
+        self.axis: Axis | None = axis
+        self.exact = {figures(table.instance, plan, axis): plan for plan in ends}
         """Plans by their figures."""
+        for index, plan in table.plans.items():
+            self.solved(index, plan)
+        self.exact = {point: self.exact[point] for point in undominated(list(self.exact))}
         self.plain: list[Point] = []
         """Figures of plain splits that fit: their rows may lie on the frontier themselves."""
 
@@ -87,10 +111,7 @@ class Front:
         return np.ones(len(rows), dtype=bool)
 
     def _figures(self, part: GroupTable | RowTable, index: Ints, step: Array) -> Array:
-        """(rows, axes) of runs with such steps."""
-        economy = part.economy.take(index)
-        columns = (economy.seconds(step), economy.dollars(step), part.rows.num_gpus[index])
-        return np.stack(columns[: self.axes], axis=-1).reshape(-1, self.axes).astype(float)
+        return measured(part.economy.take(index), step, self.axis)
 
     def front(
         self, part: GroupTable | RowTable, index: Ints, ceiling: float, sizes: tuple[int, ...]
@@ -119,7 +140,7 @@ class Front:
         """A plan within the limits dominates what is no better in anything."""
         economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
         if economics.within(self.table.goal.limits, economy, step)[0]:
-            self.exact[figures(self.table.instance, plan)[: self.axes]] = plan
+            self.exact[figures(self.table.instance, plan, self.axis)] = plan
 
     def picks(self, index: Ints) -> Ints:
         """Of the rows looked at, those whose bound no other bound dominates, one of each that are equal."""
@@ -130,14 +151,26 @@ class Front:
     def longest(self, index: int) -> float:
         """A step beyond which a row is outside the limits or dominated by a plan."""
         economy, limits = self.table.rows.economy.take(np.array([index])), self.table.goal.limits
-        longest = [float(economy.longest(limits.deadline or np.inf, limits.budget or np.inf)[0])]
-        gpus = float(self.table.rows.rows.num_gpus[index])
-        # A run is dominated once it is both longer and dearer than a plan on no more GPUs.
-        for seconds, cost, *others in self.exact:
-            if all(gpus >= other for other in others):
-                by_time = float(economy.longest(seconds, np.inf)[0])
-                longest.append(max(by_time, float(economy.longest(np.inf, cost)[0])))
-        return min(longest) * (1 + SAME)
+        within = [float(economy.longest(limits.deadline or np.inf, limits.budget or np.inf)[0])]
+        # A run is dominated once it takes more than a plan of everything.
+        within += [max(self._longest_each(economy, point)) for point in self.exact]
+        return min(within) * (1 + SAME)
+
+    def _longest_each(self, economy: Economy, point: Point) -> list[float]:
+        """The longest steps with which a row's run takes no more than a plan of time, money and the axis."""
+        seconds, cost, *third = point
+        steps = [economy.longest(seconds, np.inf), economy.longest(np.inf, cost)]
+        if self.axis is not None:
+            steps.append(self._longest_along(economy, self.axis, third[0]))
+        return [float(step[0]) for step in steps]
+
+    def _longest_along(self, economy: Economy, axis: Axis, value: float) -> Array:
+        each = economy.num_gpus if axis == "gpus" else economy.total(axis, np.ones(1))
+        if axis != "gpus" and each[0]:
+            most = {"energy": np.inf, "carbon": np.inf} | {axis: value}
+            return economy.longest(np.inf, np.inf, most["energy"], most["carbon"])
+        # What is no question of time, the carbon of a clean grid too: less than the plan's, or never.
+        return np.where(each < value, np.inf, -np.inf)
 
     def ceiling(self, last: float) -> float | None:
         """Everything at once: the limits of the goal are those of the frontier."""
@@ -149,13 +182,22 @@ class Front:
 
 
 def undominated(points: list[Point]) -> list[Point]:
-    """Points that no other is no worse than in everything, in order; of equal ones the first."""
+    """Points that no other is no worse than in everything, in order; of equal ones one."""
     found: list[Point] = []
     for point in sorted(set(points)):
-        # What comes later in the order is never better in the first figure.
-        if not any(all(a <= b * (1 + SAME) for a, b in zip(of, point, strict=True)) for of in found):
+        if not any(no_worse(of, point) for of in found):
             found.append(point)
-    return found
+    # What comes later in the order may still be the same in the first figure, and better in the others.
+    kept: list[Point] = []
+    for point in reversed(found):
+        if not any(no_worse(of, point) for of in kept):
+            kept.append(point)
+    return kept[::-1]
+
+
+def no_worse(point: Point, other: Point) -> bool:
+    """Whether a point takes no more of anything than another."""
+    return all(a <= b * (1 + SAME) for a, b in zip(point, other, strict=True))
 
 
 def dominated(values: Array, points: list[Point], room: float) -> NDArray[np.bool_]:

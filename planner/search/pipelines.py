@@ -13,21 +13,23 @@ from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import within_memory
 from planner.bound.compute import slowest_bound
-from planner.bound.mix import LayerMix
+from planner.bound.fit import may_fit
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
-from planner.keybook import KeyBook, run_of_rows
+from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
 from planner.space.columns import ALL, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
-from planner.space.layouts import microbatch_range_filled, zero_stages
+from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
 
 Array = NDArray[Any]
 HALVINGS = 5
 """Of the bracket around the slowest rank's time: what is nearly as good is told apart later."""
-RANKS = 1 << 14
+RANKS = 1 << 15
 """Pipeline ranks whose memory is looked at together: their columns stay in cache."""
+ROWS = 1 << 13
+"""Pipelines that are priced together."""
 
 
 @dataclass(slots=True)
@@ -55,10 +57,14 @@ class PipelineTable:
         at, parts = [], []
         for (pool, ranks), layout in layouts.items():
             mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
+            if not len(mine):
+                continue
+            # All pipelines of more than one stage have the same ZeRO stages.
+            alone, more = (pipeline_zero_stages(instance, ranks, pp) for pp in (1, 2))
             values = [
                 (pp, zero, filled)
                 for pp in values_of(layout.pp)
-                for zero in zero_stages(instance, pp)
+                for zero in (alone if pp == 1 else more)
                 for filled in ((1,) if pp == 1 else (1, 0))
             ]
             at.append(np.repeat(mine, len(values)))
@@ -73,7 +79,7 @@ class PipelineTable:
             zero=zero,
             filled=filled,
         )
-        slowest = slowest_bound(book.least.take(rows.key), LayerMix.of(instance.architecture), pp, 1)
+        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, 1)
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
         each = gpu_seconds(book, rows, slowest, extra)
         return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
@@ -85,8 +91,7 @@ class PipelineTable:
         """Finds what memory leaves of pipelines."""
         index = index[np.argsort(self.rows.pp[index], kind="stable")]
         for pool, family, of in families(self.rows.take(index)):
-            # Pipelines of like length fill an array without much padding.
-            for some in np.split(index[of], _blocks(self.rows.pp[index[of]])):
+            for some in np.split(index[of], range(ROWS, len(of), ROWS)):
                 rows = self.rows.take(some)
                 slowest, extra = _within_memory(book, rows, pool, family, layouts)
                 self.slowest[some] = np.maximum(self.slowest[some], slowest)
@@ -145,10 +150,19 @@ def _within_memory(
     rates = book.rates(groups, pool, family, vpp=1)
     fixed = fixed_bytes(run_of_rows(instance, pool, family, replace(groups, dp=least), vpp=1))
     rates = replace(rates, work=_plain_work(book, rates, groups, pool, family), fixed_bytes=fixed)
-    mix, one = LayerMix.of(instance.architecture), np.ones_like(rows.pp)
-    (case,) = recompute_cases(STAGE_RECOMPUTE[family], False, mix.layers, rows.pp, one)
-    room = RankRoom.of(rates, mix, rows.pp, one, groups.m_low, memory_limit(instance, pool), any_vpp=True)
-    slowest, extra = within_memory(rates, room, mix, rows.pp, one, case, HALVINGS)
+    mix, recompute, limit = (
+        layer_mix(instance),
+        STAGE_RECOMPUTE[family],
+        memory_limit(instance, pool),
+    )
+    slowest, extra = np.full(len(rows), np.inf), np.zeros(len(rows))
+    open_rows = np.flatnonzero(may_fit(rates, mix, rows.pp, groups.m_low, limit, recompute != "none"))
+    # Pipelines of like length fill an array without much padding.
+    for at in np.split(open_rows, _blocks(rows.pp[open_rows])) if len(open_rows) else ():
+        pp, here, one = rows.pp[at], gather(rates, at), np.ones_like(at)
+        (case,) = recompute_cases(recompute, False, mix.layers, pp, one)
+        room = RankRoom.of(here, mix, pp, one, groups.m_low[at], limit, any_vpp=True)
+        slowest[at], extra[at] = within_memory(here, room, mix, pp, one, case, HALVINGS)
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
 

@@ -10,6 +10,7 @@ import numpy as np
 from costmodel.pipeline import plain_layers, saturating_microbatches, stage_split
 from costmodel.stage import stage_memory
 from costmodel.step import step_time
+from planner.frameworks.rules import even_stages
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.search.goal import Effort
@@ -81,6 +82,7 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
         memory_limit=memory_limit(instance, int(row.pool[0])),
         recompute=STAGE_RECOMPUTE[int(row.family[0])],
         uniform=not instance.per_stage_recompute,
+        even=even_stages(instance),
     )
     effort.solved += 1
     try:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from costmodel.transfer import hop_time, steady_transfer
 from planner.bound.capacity import capacity_bound
-from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, schedule_kind
-from planner.keybook import KeyBook, gather, run_of_rows
+from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
 from planner.space.columns import STAGE_RECOMPUTE, Candidates, Groups, families, values_of
 
@@ -32,7 +31,7 @@ def rank_buckets(pp: Array, kind: Array) -> list[Array]:
 
 def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
     """bound.capacity_bound of groups, for every vpp and number of micro-batches that goes with them."""
-    bound, mix = np.full(len(groups), np.inf), LayerMix.of(book.instance.architecture)
+    bound, mix = np.full(len(groups), np.inf), layer_mix(book.instance)
     for pool, family, of in families(groups):
         rows = groups.take(of)
         rates = book.rates(rows, pool, family, vpp=1)
@@ -55,7 +54,7 @@ def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
 
 def row_memory_bound(book: KeyBook, candidates: Candidates, uniform: bool) -> Array:
     """bound.capacity_bound of rows."""
-    bound, mix = np.empty(len(candidates)), LayerMix.of(book.instance.architecture)
+    bound, mix = np.empty(len(candidates)), layer_mix(book.instance)
     for pool, family, of in families(candidates):
         rows, recompute = candidates.take(of), STAGE_RECOMPUTE[family]
         rates, limit = book.rates(rows, pool, family), memory_limit(book.instance, pool)

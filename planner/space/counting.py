@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from planner.instance import Instance
@@ -22,23 +24,44 @@ class Counter:
     def __init__(self, instance: Instance, layouts: Places) -> None:
         self.instance, self.layouts = instance, layouts
         self.many = Multiplicity.of(instance)
-        self._number: dict[tuple[int, ...], np.ndarray] = {}
+        self._known: dict[tuple[str | int, ...], Array] = {}
 
-    def _schedules(
-        self, pool: int, ranks: int, experts: int, micro_batch: int, filled: int | None = None
-    ) -> Array:
-        """Values of vpp and of the number of micro-batches, by layout; of those that fill it, or do not."""
-        of = (pool, ranks, micro_batch, -1 if filled is None else filled)
+    def _once(self, find: Callable[..., Array], *of: int) -> Array:
+        """What a method says of these numbers, found once."""
+        key = (find.__name__, *of)
+        if key not in self._known:
+            self._known[key] = find(*of)
+        return self._known[key]
+
+    def _schedules(self, pool: int, ranks: int, experts: int, micro_batch: int, filled: int) -> Array:
+        """Values of vpp and of the number of micro-batches, by layout.
+
+        Of those that fill it (`filled` = 1), of those that do not (0), or of all (-1).
+        """
         layout = self.layouts[pool, ranks]
-        if of not in self._number:
-            low, high = microbatch_range(self.instance, np.array(micro_batch), layout.dp)
-            if filled is not None:
-                low = np.maximum(low, layout.pp) if filled else low
-                high = high if filled else np.minimum(high, layout.pp - 1)
-            self._number[of] = self.many.schedules(layout.pp, low, high, micro_batch * layout.dp) * (
-                low <= high
-            )
-        return self._number[of] * ((ranks * layout.dp) % experts == 0)
+        if experts > 1:
+            fits = (ranks * layout.dp) % experts == 0
+            return fits * self._once(self._schedules, pool, ranks, 1, micro_batch, filled)
+        low, high = microbatch_range(self.instance, np.array(micro_batch), layout.dp)
+        if filled == 1:
+            low = np.maximum(low, layout.pp)
+        elif filled == 0:
+            high = np.minimum(high, layout.pp - 1)
+        return self.many.schedules(layout.pp, low, high, micro_batch * layout.dp) * (low <= high)
+
+    def _stages(self, pool: int, ranks: int, cp: int) -> Array:
+        """Values of the ZeRO stage, by layout."""
+        layout = self.layouts[pool, ranks]
+        return self.many.stages(ranks, layout.pp, cp * layout.dp)
+
+    def _shares(self, pool: int, ranks: int, cp: int, zero: int) -> Array:
+        """Whether a pipeline's ZeRO stage (or none) is one of its layouts', by layout."""
+        layout = self.layouts[pool, ranks]
+        return self.many.shares(zero, ranks, layout.pp, cp * layout.dp)
+
+    def _by_gpus(self, pool: int, ranks: int) -> Array:
+        """Layouts in the order of their GPUs."""
+        return np.argsort(self.layouts[pool, ranks].num_gpus, kind="stable")
 
     def keys(self, keys: LayerKeys, at_least: Array) -> tuple[Array, Array]:
         """Valid candidates of each layer key, and of these the ones on fewer than `at_least` GPUs."""
@@ -53,18 +76,16 @@ class Counter:
     def totals_by_gpus(self, of: tuple[int, ...]) -> tuple[Array, Array]:
         """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
         pool, ranks, experts, micro_batch, cp = of
-        layout = self.layouts[pool, ranks]
-        number = self._schedules(pool, ranks, experts, micro_batch)
-        order = np.argsort(layout.num_gpus, kind="stable")
-        each = (number * self.many.stages(layout.pp, cp * layout.dp))[order]
-        return layout.num_gpus[order], np.concatenate([[0], np.cumsum(each)])
+        number = self._once(self._schedules, pool, ranks, experts, micro_batch, -1)
+        order = self._once(self._by_gpus, pool, ranks)
+        each = (number * self._once(self._stages, pool, ranks, min(cp, 2)))[order]
+        return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each)])
 
     def totals_by_pp(self, of: tuple[int, ...], zero: int, filled: int) -> Array:
         """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""
-        # Without ranks to shard over there is no stage but 0.
         pool, ranks, experts, micro_batch, cp = of
-        sharded = cp * self.layouts[pool, ranks].dp > 1
-        each = self._schedules(pool, ranks, experts, micro_batch, filled) * (sharded if zero else 1)
+        number = self._once(self._schedules, pool, ranks, experts, micro_batch, filled)
+        each = number * self._once(self._shares, pool, ranks, min(cp, 2), min(zero, 1))
         return np.concatenate([[0], np.cumsum(each)])
 
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:

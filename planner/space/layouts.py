@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from math import lcm
 
 import numpy as np
 
 from costmodel.pipeline import level_chunks
+from planner.frameworks.rules import launches_chunks, launches_pipeline, launches_zero
 from planner.instance import Instance, Pool
 from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups, Pipelines, values_of
 
@@ -26,30 +26,30 @@ class Layouts:
     @classmethod
     def of(cls, instance: Instance, pool: Pool, ranks: int) -> Layouts:
         """Layouts of `ranks` = tp x cp."""
-        permits, node = instance.narrowing.permits, pool.fabric.gpus_per_node
-        low, high = pool.min_nodes * node, pool.max_nodes * node
-        permitted = instance.narrowing.permitted
-        pps, dps = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        for pp in range(1, instance.architecture.layers + 1):
-            if not permits("pp", pp):
-                continue
-            unit = ranks * pp
-            whole = lcm(unit, node)
-            dp = np.arange(max(-(-low // whole), 1) * whole, high + 1, whole) // unit
-            gpus = unit * dp
-            dp = dp[permitted("dp", dp) & permitted("num_gpus", gpus) & permitted("nodes", gpus // node)]
-            pps.append(np.full_like(dp, pp))
-            dps.append(dp)
-        pp, dp = np.concatenate(pps), np.concatenate(dps)
-        start = np.searchsorted(pp, np.arange(instance.architecture.layers + 2))
-        return cls(pp, dp, ranks * pp * dp, start)
+        permitted, node = instance.narrowing.permitted, pool.fabric.gpus_per_node
+        pps = np.arange(1, instance.architecture.layers + 1)
+        launches = np.array([launches_pipeline(instance, ranks, pp) for pp in pps.tolist()])
+        pps = pps[permitted("pp", pps) & launches]
+        # GPUs are a multiple of what fills both stages and nodes.
+        whole = np.lcm(ranks * pps, node)
+        least = np.maximum(-(-pool.min_nodes * node // whole), 1)
+        which, more = numbered(np.maximum(pool.max_nodes * node // whole - least + 1, 0))
+        pp, gpus = pps[which], (least[which] + more) * whole[which]
+        dp = gpus // (ranks * pp)
+        fine = permitted("dp", dp) & permitted("num_gpus", gpus) & permitted("nodes", gpus // node)
+        pp, dp, gpus = pp[fine], dp[fine], gpus[fine]
+        return cls(pp, dp, gpus, np.searchsorted(pp, np.arange(instance.architecture.layers + 2)))
 
     def cells(self, pp: Array) -> tuple[Array, Array]:
         """All layouts of each of some pipelines: the pipeline's position, and the layout's row."""
-        first, number = self.start[pp], self.start[pp + 1] - self.start[pp]
-        which = np.repeat(np.arange(len(pp)), number)
-        place = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number) + first[which]
-        return which, place
+        which, place = numbered(self.start[pp + 1] - self.start[pp])
+        return which, place + self.start[pp][which]
+
+
+def numbered(number: Array) -> tuple[Array, Array]:
+    """So many of each: of each of all of them, whose it is, and how many of that one's come before it."""
+    which = np.repeat(np.arange(len(number)), number)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number)
 
 
 Span = tuple[int, int]
@@ -119,19 +119,30 @@ def with_microbatches(instance: Instance, rows: Groups) -> Groups:
     return Groups.concatenate(parts)
 
 
-def zero_stages(instance: Instance, pp: int) -> list[int]:
-    """ZeRO stages with a pipeline of so many ranks, where there are ranks to shard over (else it is 0).
+def zero_stages(instance: Instance, ranks: int, pp: int, *, replicas: bool) -> list[int]:
+    """ZeRO stages of pipelines of pp stages of `ranks` = tp*cp, by whether there are ranks to shard over.
 
-    With a pipeline, stages 2 and 3 would reduce or gather for every micro-batch of every stage.
+    Without them there is only 0. With a pipeline, stages 2 and 3 would reduce or gather for every
+    micro-batch of every stage.
     """
-    return [z for z in ((0, 1) if pp > 1 else (0, 1, 2, 3)) if instance.narrowing.permits("zero", z)]
+    stages = (0,) if not replicas else (0, 1) if pp > 1 else (0, 1, 2, 3)
+    layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas}
+    permits = instance.narrowing.permits
+    return [z for z in stages if permits("zero", z) and launches_zero(instance, z, **layout)]
+
+
+def pipeline_zero_stages(instance: Instance, ranks: int, pp: int) -> list[int]:
+    """ZeRO stages of a pipeline, whatever its replicas."""
+    without, with_some = (zero_stages(instance, ranks, pp, replicas=replicas) for replicas in (False, True))
+    return sorted({*without, *with_some})
 
 
 def chunk_counts(instance: Instance, pp: int) -> list[int]:
     """Values of vpp: 1, or with a pipeline as many chunks as ranks can keep step with (`level_chunks`)."""
     layers = instance.architecture.layers
     level = [vpp for vpp in range(2, layers // pp + 2) if pp > 1 and level_chunks(layers, pp, vpp)]
-    return [vpp for vpp in (1, *level) if instance.narrowing.permits("vpp", vpp)]
+    permits = instance.narrowing.permits
+    return [vpp for vpp in (1, *level) if permits("vpp", vpp) and launches_chunks(instance, vpp)]
 
 
 def expand(instance: Instance, rows: Groups) -> Candidates:
@@ -157,6 +168,11 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
     return Candidates(**columns | {"m_low": first, "m_high": last}, vpp=vpp)
 
 
+def _above_one(sizes: Array | int) -> Array:
+    """An index into tables of two entries."""
+    return (np.asarray(sizes) > 1).astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Multiplicity:
     """How many candidates a layout stands for, by tables over pp: what `expand` would write down."""
@@ -166,7 +182,9 @@ class Multiplicity:
     interleaved: Array
     """(layers + 1,) allowed values of vpp beyond 1."""
     zero: Array
-    """(2, 2) allowed ZeRO stages by whether there is a pipeline and whether there are ranks to shard over."""
+    """(2, 2, 2) ZeRO stages by whether tp*cp > 1, whether pp > 1, whether there are ranks to shard over."""
+    unsharded: Array
+    """The same, whether stage 0 is one of them."""
     modes: Array
     """(4,) recompute modes of each family."""
     spans: tuple[tuple[Span, Span], ...] | None
@@ -175,9 +193,9 @@ class Multiplicity:
     @classmethod
     def of(cls, instance: Instance) -> Multiplicity:
         chunks = [[], *(chunk_counts(instance, pp) for pp in range(1, instance.architecture.layers + 1))]
-        allowed = [
-            [sum(instance.narrowing.permits("zero", z) for z in range(most)) for most in (1, full)]
-            for full in (4, 2)
+        stages = [
+            zero_stages(instance, ranks, pp, replicas=replicas)
+            for ranks, pp, replicas in product((1, 2), (1, 2), (False, True))
         ]
         permits = instance.narrowing.permits
         modes = [sum(permits("recompute", mode) for mode in of) for of in FAMILY_MODES]
@@ -185,7 +203,8 @@ class Multiplicity:
         return cls(
             np.array([int(1 in c) for c in chunks]),
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
-            np.array(allowed),
+            np.array([len(of) for of in stages]).reshape(2, 2, 2),
+            np.array([0 in of for of in stages]).reshape(2, 2, 2),
             np.array(modes),
             tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
@@ -201,9 +220,14 @@ class Multiplicity:
             several += np.maximum(last // pp - -(-first // pp) + 1, 0)
         return self.plain[pp] * single + self.interleaved[pp] * several
 
-    def stages(self, pp: Array, shards: Array) -> Array:
+    def stages(self, ranks: Array | int, pp: Array, shards: Array) -> Array:
         """Values of the ZeRO stage."""
-        return self.zero[(pp > 1).astype(np.int64), (shards > 1).astype(np.int64)]
+        return self.zero[_above_one(ranks), _above_one(pp), _above_one(shards)]
+
+    def shares(self, zero: Array | int, ranks: Array | int, pp: Array, shards: Array) -> Array:
+        """Whether layouts of a pipeline that has a ZeRO stage have it: ranks to share states, or none."""
+        unsharded = self.unsharded[_above_one(ranks), _above_one(pp), _above_one(shards)]
+        return np.where(np.asarray(zero) > 0, shards > 1, unsharded)
 
     def of_rows(self, rows: Groups) -> Array:
         """Candidates that groups, or rows with a schedule, stand for."""

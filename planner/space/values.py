@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from costmodel.architecture import Architecture
+from planner.frameworks.rules import launches_ranks, recomputes_all_or_none, selective_by
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE
 from planner.space.columns import ALL, NONE, SELECTIVE, SOME, LayerKeys
@@ -17,8 +18,13 @@ LEAST_CP_TOKENS = 1024
 """A context-parallel rank holds at least this many tokens, or ring attention has nothing to hide behind."""
 
 
-def selective_modules(architecture: Architecture) -> frozenset[str]:
-    """What `selective` recomputes: the modules that save much for little in today's Megatron-Core."""
+def selective_modules(architecture: Architecture, framework: str = "any") -> frozenset[str]:
+    """What `selective` recomputes: the modules that save much for little in today's Megatron-Core.
+
+    Where a framework chooses by operation, that is what it recomputes.
+    """
+    if selective_by(framework) == "operations":
+        return frozenset({"per_op"})
     if architecture.moe is None:
         return frozenset({"layernorm", "mlp"})
     return frozenset({"layernorm", "moe_act"} | ({"mla_up_proj"} if architecture.mla else set()))
@@ -60,15 +66,18 @@ def expert_layouts(architecture: Architecture, tp: int) -> list[tuple[int, int]]
     return [(ep, etp) for ep in divisors(architecture.moe.experts) for etp in etps]
 
 
-def recompute_families(modes: frozenset[str]) -> tuple[int, ...]:
-    """Families that cover recompute modes, each mode once."""
-    full = {(True, True): (SOME,), (True, False): (NONE,), (False, True): (ALL,), (False, False): ()}
+def recompute_families(instance: Instance, modes: frozenset[str] | None = None) -> tuple[int, ...]:
+    """Families that cover the recompute modes of an instance, or some of them, each mode once."""
+    modes = recompute_modes(instance) if modes is None else modes
+    both = (NONE, ALL) if recomputes_all_or_none(instance) else (SOME,)
+    full = {(True, True): both, (True, False): (NONE,), (False, True): (ALL,), (False, False): ()}
     return full["none" in modes, "full" in modes] + ((SELECTIVE,) if "selective" in modes else ())
 
 
 def recompute_modes(instance: Instance) -> frozenset[str]:
-    """Recompute modes that the problem allows."""
-    return frozenset(mode for mode in RECOMPUTE if instance.narrowing.permits("recompute", mode))
+    """Recompute modes that the problem allows and its framework has."""
+    has = [mode for mode in RECOMPUTE if mode != "selective" or selective_by(instance.framework) != "none"]
+    return frozenset(mode for mode in has if instance.narrowing.permits("recompute", mode))
 
 
 def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
@@ -85,7 +94,7 @@ def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
         for cp in context_parallel_sizes(instance.seq_len)
         if permits("cp", cp)
         for ep, etp in expert_layouts(architecture, tp)
-        if permits("ep", ep) and permits("etp", etp)
+        if permits("ep", ep) and permits("etp", etp) and launches_ranks(instance, tp, cp, ep, etp)
         for micro_batch in sizes
         if int(micro_batch) <= instance.max_batch and permits("micro_batch", micro_batch)
     ]

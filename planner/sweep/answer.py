@@ -17,7 +17,7 @@ from planner.search.physics import Counts, counts_of, widest, with_counts
 from planner.search.reuse import Evaluation
 from planner.solution import Conflict
 from planner.solve import checked, proof
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import recompute_families
 from planner.sweep.plan import Chunk
 from planner.sweep.points import Point
 
@@ -73,7 +73,7 @@ def resolved(problem: Problem, point: Point) -> dict[str, float]:
 def outcome(problem: Problem, counts: Counts) -> Line:
     """The best plan and its proof, or which limits conflict. Every plan passes the validator."""
     instance = instance_of(problem)
-    families = recompute_families(recompute_modes(instance))
+    families = recompute_families(instance)
     evaluation = evaluation_of(instance, counts, families)
     limit = problem.time_limit
     effort = Effort(until=None if limit is None else monotonic() + limit)

@@ -7,10 +7,9 @@ from typing import Any
 from planner.report.charts.theme import BLUE, FAINT, ORANGE, Drawing, colored, data, sized, tooltip
 from planner.report.data import ReportData
 from planner.report.extras import extra
-from planner.report.sensitivity import End, Swing
+from planner.solution import End, Swing
 
 ROW = 30
-MARK = {"chosen again": "", "priced again": "*", "solved again": ""}
 LOW, HIGH = "10 % less", "10 % more"
 HOVER = {"name": "quantity", "to": "is", "days": "days", "dollars": "cost", "plan": "plan", "how": "how"}
 """Fields that hovering shows, by title."""
@@ -27,7 +26,7 @@ def row(swing: Swing, side: str, end: End, usual: float, field: str) -> dict[str
     """One end of a bar; where nothing fits there is only a word."""
     value = getattr(end, field)
     return {
-        "name": swing.name + MARK[swing.how],
+        "name": swing.name,
         "side": side,
         "to": end.to,
         "usual": usual,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.cli.words import dollars, seconds, share
 from planner.report import charts
-from planner.report.charts.sensitivity import HIGH, LOW, MARK
+from planner.report.charts.sensitivity import HIGH, LOW
 from planner.report.charts.theme import BLUE, GREEN, MEMORY_COLORS, ORANGE, PART_COLORS
 from planner.report.data import ReportData
 from planner.report.markup import chart, legend, numbers, paragraph, section
@@ -106,15 +106,13 @@ def sensitivity(data: ReportData, made: set[str]) -> str:
         return "no plan" if days is None or cost is None else f"{days:.1f} days, {dollars(cost)}"
 
     rows = [
-        (swing.name + MARK[swing.how], *(words(end.days, end.dollars) for end in (swing.low, swing.high)))
+        (swing.name, *(words(end.days, end.dollars) for end in (swing.low, swing.high)))
         for swing in data.swings
     ]
-    starred = any(MARK[swing.how] for swing in data.swings)
     return section(
         "What 10 % less or more would change",
         paragraph("At each end the plan is chosen again, with everything else as it is.", "lede"),
         chart("sensitivity", "The answer with each quantity 10 % less and 10 % more"),
         legend([(LOW, BLUE), (HIGH, ORANGE)]),
         numbers(("quantity", LOW, HIGH), rows),
-        paragraph("* Among the plans above, each priced again." if starred else "", "note"),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
+from planner.cli.mixed_table import ranks_words
 from planner.cli.table import fact_rows
 from planner.cli.words import amount, decisions_line, dollars, seconds, share, status_line
 from planner.report.data import ReportData
 from planner.report.markup import facts, numbers, paragraph, section, tiles
 from planner.report.sensitivity import token_words
-from planner.solution import Plan
+from planner.solution import Decisions, Plan
 
 
 def name(data: ReportData) -> str:
@@ -33,7 +34,7 @@ def head(data: ReportData) -> str:
         + warning
         + tiles(key_figures(plan))
         + "</header>"
-        + (section("The plan", facts(rows), limits(plan)))
+        + (section("The plan", facts(rows), pools(plan), limits(plan)))
     )
 
 
@@ -43,7 +44,31 @@ def headline(data: ReportData) -> str:
     if plan is None:
         return "No plan satisfies these limits"
     d, e = plan.decisions, plan.estimate
-    return f"Train on {d.num_gpus:,} {d.gpu} for {e.days:.1f} days and {dollars(e.dollars)}"
+    return f"Train on {gpus(d)} for {e.days:.1f} days and {dollars(e.dollars)}"
+
+
+def gpus(d: Decisions) -> str:
+    """1,024 H800, or 64 H800 and 128 H20."""
+    each = [f"{part.num_gpus:,} {part.gpu}" for part in d.parts]
+    return " and ".join(each) or f"{d.num_gpus:,} {d.gpu}"
+
+
+def pools(plan: Plan) -> str:
+    """What each pool does in a plan on two."""
+    d = plan.decisions
+    rows = [
+        (
+            part.gpu,
+            f"{part.num_gpus:,}",
+            f"{ranks_words(part)} of {d.pp}",
+            f"{part.num_microbatches} x {part.dp} replicas",
+            f"{part.memory_gib:.1f} GiB",
+            "" if part.memory_limit_gib is None else f"{part.memory_limit_gib:.1f} GiB",
+        )
+        for part in d.parts
+    ]
+    titles = ("pool", "GPUs", "pipeline ranks", "micro-batches", "memory", "allowed")
+    return "<h3>Pools</h3>" + numbers(titles, rows) if rows else ""
 
 
 def lead(data: ReportData, plan: Plan) -> str:
@@ -56,12 +81,21 @@ def lead(data: ReportData, plan: Plan) -> str:
     ]
     rest = f" That leaves {' and '.join(spare)} to spare." if spare else ""
     goal = "the cheapest" if data.instance.objective[0][0] == "cost" else "the quickest"
-    goal = goal if data.instance.lexicographic else "the best weighted"
-    which = f"It is {goal} plan there is" if data.solution.status == "optimal" else f"It is {goal} plan found"
+    proved = data.solution.status == "optimal"
+    which = f"It is {goal} plan {'there is' if proved else 'found'}"
+    if not data.instance.lexicographic:
+        which = f"No plan {'has' if proved else 'found has'} a lower sum of {weighted(data)}"
     return (
         f"{data.problem.model.architecture.name}, {token_words(training.tokens)} tokens in sequences of "
         f"{training.seq_len:,}, on {d.nodes:,} nodes: {decisions_line(d)}. {which}.{rest}"
     )
+
+
+def weighted(data: ReportData) -> str:
+    """The terms of a weighted objective: the dollars of the run and $100,000 for each of its days."""
+    weight = dict(data.instance.objective)
+    times = "" if weight["cost"] == 1 else f"{weight['cost']:g} times "
+    return f"{times}the dollars of the run and {dollars(weight['time'])} for each of its days"
 
 
 def key_figures(plan: Plan) -> list[tuple[str, str, str]]:

@@ -33,6 +33,15 @@ def others(data: ReportData) -> str:
     return section("Other GPUs and plans", facts([*texts, *more])) if texts or more else ""
 
 
+def together(data: ReportData) -> str:
+    """Whether two pools together beat one."""
+    of = data.solution.mixing
+    if of is None:
+        return ""
+    best = paragraph(f"The best such plan: {one_line(of.plan)}.", "note") if of.plan is not None else ""
+    return section("Two pools together", paragraph(of.text), best)
+
+
 def proof(data: ReportData) -> str:
     """How it is known that nothing is better."""
     of = data.solution.proof
@@ -56,8 +65,10 @@ def assumptions(data: ReportData) -> str:
     evidence = data.plan.estimate.evidence if data.plan else None
     standing = [
         *data.solution.notes,
-        "A plan uses GPUs of one pool; its figures are predictions of a cost model fitted on published runs.",
-        f"Software: {problem.search.stack or 'megatron-core'}.",
+        "A plan uses GPUs of one pool; its figures are predictions of a cost model fitted on published runs."
+        if problem.mixing is None
+        else "Figures are predictions of a cost model fitted on published runs, none on two GPU types.",
+        f"Software: {problem.search.profile}.",
         *([f"Evidence near this configuration: {evidence}."] if evidence else []),
         "The timeline gives transfers between stages no time of their own; the step counts them beside it.",
     ]

@@ -1,0 +1,117 @@
+"""How many layers pipeline ranks may hold, and how many micro-batches they keep in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.bound.mix import LayerMix
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What ranks may hold and keep in flight: (rows, ranks), or (rows, 1) where ranks are alike.
+
+    Ranks beyond pp are padding: `exists` tells.
+    """
+
+    least: Array
+    """Fewest layers."""
+    most: Array
+    surplus: Array
+    """Sum over chunks of its fewest layers x (micro-batches in flight - the rank's least)."""
+    short: Array
+    """What of that a rank is spared that holds one layer fewer than it could."""
+    in_flight_least: Array
+    """Of the rank's chunks, the one that keeps least in flight."""
+    in_flight_most: Array
+    exists: Array
+    lead: Array
+    """Leading layers of the rarer kind that a rank must hold if it holds any layer of the other."""
+    rare: Array
+    """Most layers of the rarer kind."""
+
+
+def extent(mix: LayerMix, pp: Array, vpp: Array, num_microbatches: Array, any_vpp: bool) -> Extent:
+    """Extents of many schedules at once: pipeline.micro_batches_in_flight and level_chunks in closed form.
+
+    Of a model with two kinds of layers, what ranks hold of the more numerous one. With `any_vpp`,
+    vpp = 1 stands for all.
+    """
+    rank, p = np.arange(int(pp.max(initial=1))), pp[:, None]
+    # Ranks beyond pp are padding; one micro-batch keeps their numbers harmless.
+    single = np.clip(p - rank, 1.0, num_microbatches[:, None])
+    one, none = np.ones(p.shape), np.zeros(p.shape)
+    flat = Extent(
+        least=mix.layers // p * one if mix.even else one,
+        most=(mix.layers // p if mix.even else mix.layers) * one,
+        surplus=none,
+        short=none,
+        in_flight_least=single,
+        in_flight_most=single,
+        exists=rank < p,
+        lead=none,
+        rare=none,
+    )
+    reach = flat if (vpp == 1).all() else _interleaved(flat, mix.layers, p, vpp[:, None], num_microbatches)
+    return reach if len(mix.totals) == 1 else _of_kind(reach, mix, p, vpp[:, None], any_vpp)
+
+
+def _interleaved(flat: Extent, layers: int, p: Array, v: Array, num_microbatches: Array) -> Extent:
+    """Extents of rows that are interleaved where vpp > 1.
+
+    The counts of a rank's chunks fall from the first to the last and add up to its warm-up.
+    """
+    rank, m = np.arange(flat.exists.shape[1]), num_microbatches[:, None]
+    warm_up = np.minimum(2 * (p - rank - 1) + (v - 1) * p + 1, m * v)
+    rounds, rest = np.divmod(np.maximum(warm_up, 1), p * v)
+    first = np.where(v == 1, flat.in_flight_most, rounds * p + np.minimum(rest, p))
+    last = np.where(v == 1, flat.in_flight_least, rounds * p + np.clip(rest - (v - 1) * p, 0, p))
+    # Every rank holds the same layers, but for ends that hold one fewer (`level_chunks`).
+    held, short, base = _levels(layers, p, v)
+    ends = (rank == 0).astype(int) + (rank == p - 1)
+    return replace(
+        flat,
+        least=np.where(v == 1, 1.0, held - short * ends),
+        most=np.where(v == 1, layers, held) * np.ones(p.shape),
+        surplus=np.where(v == 1, 0.0, base * (warm_up - v * last)),
+        short=short * (rank == 0) * (first - last),
+        in_flight_least=last,
+        in_flight_most=first,
+    )
+
+
+def _levels(layers: int, p: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Layers of a rank, whether its ends may hold one fewer, and the fewest layers of a chunk: (rows, 1)."""
+    missing = -layers % p
+    held = (layers + missing) // p
+    return held, ((missing > 0) & (v > 1)).astype(int), np.where(v == 1, 1, held // v)
+
+
+def _of_kind(reach: Extent, mix: LayerMix, p: Array, v: Array, any_vpp: bool) -> Extent:
+    """Extents of the more numerous of two kinds of layers."""
+    _, short, base = _levels(mix.layers, p, v)
+    rank, end = np.arange(reach.exists.shape[1]), base - short
+    # Layers of the other kind may take a rank's places: anywhere, or those of the leading stages.
+    taken = 1 + np.maximum(-(-(mix.lead - end) // np.maximum(base, 1)), 0) if mix.lead else p * v
+    # The first stage may be empty if the pipeline is interleaved in the end.
+    late = ((-mix.layers % p > 0) & any_vpp).astype(int)
+    open_to_rare = rank < taken + late
+    # Interleaved, the first chunk holds `end` layers or more, and leading ones come first among them.
+    chunk = np.where(v == 1, mix.lead, np.minimum(mix.lead, end))
+    chunk = np.minimum(mix.lead, 1) * (1 - late) if any_vpp else chunk
+    lead = np.where(rank == 0, chunk, 0.0)
+    return replace(
+        reach,
+        least=np.where(open_to_rare, 0.0, reach.least),
+        most=reach.most - lead,
+        surplus=np.where(open_to_rare, 0.0, reach.surplus),
+        short=np.where(open_to_rare, 0.0, reach.short),
+        lead=lead,
+        rare=np.where(open_to_rare, mix.lead or mix.layers, 0.0),
+    )

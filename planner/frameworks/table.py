@@ -1,0 +1,101 @@
+"""The rules of each framework: what its launcher can do with a plan."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hardware import yaml_text
+
+FILE = Path(__file__).parent / "table.yaml"
+FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "nanotron")
+ANY = "any"
+"""No framework in particular: nothing is removed."""
+
+
+class Rule(BaseModel):
+    """Frozen, and closed: an unknown key in the table is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sharding(Rule):
+    """ZeRO stages that a framework has where all that is said holds; what is not said may be either."""
+
+    zero: tuple[int, ...]
+    split: bool | None = None
+    """tp*cp > 1."""
+    pipeline: bool | None = None
+    """pp > 1."""
+    replicas: bool | None = None
+    """dp*cp > 1: there are ranks to shard over."""
+    experts: bool | None = None
+    """The model has experts."""
+    fp8_weights: bool | None = None
+    """FP8 training with weights that are kept and gathered in FP8."""
+
+    def holds(self, **facts: bool) -> bool:
+        """Whether it speaks of such plans."""
+        return all(getattr(self, name) in (None, fact) for name, fact in facts.items())
+
+
+class Framework(Rule):
+    """What a framework can launch. What is not restricted here is what the decision space has."""
+
+    title: str
+    profile: str
+    """The software profile (`costmodel/stacks`) that predicts it, unless the problem names one."""
+    split_profile: str | None = None
+    """The same of plans that split the model (tp*cp*pp > 1), where other code runs those."""
+    models: tuple[str, ...]
+    """Models it trains (`models.yaml`)."""
+    split_models: tuple[str, ...] | None = None
+    """Models it trains when it splits them (tp*cp*pp > 1); the same if none are named."""
+    cp_models: tuple[str, ...] | None = None
+    """Models it trains with cp > 1; the same if none are named, none of them if the list is empty."""
+    precisions: tuple[str, ...]
+    sequence_parallel: Literal["free", "experts", "always"] = "free"
+    """Whether tp > 1 goes without sequence parallelism: always, not with experts, never."""
+    splits_sequence: bool = False
+    """Whether tp (with cp > 1: tp*2*cp) has to divide the sequence."""
+    ep: bool = True
+    """Whether ep > 1."""
+    etp: bool = True
+    """Whether etp > 1."""
+    ep_takes_tp: bool = False
+    """Whether tp has to divide ep."""
+    virtual_stages: bool = True
+    """Whether vpp > 1."""
+    even_stages: bool = False
+    """Whether all stages have to hold the same number of layers."""
+    recompute: Literal["stage", "uniform", "all"]
+    """Full recompute of any number of layers by stage, of one number for all stages, or of every layer."""
+    selective: Literal["modules", "operations", "none"]
+    """What selective recompute can name: modules, its own choice by operation, nothing."""
+    sharding: tuple[Sharding, ...] = (
+        Sharding(zero=(0,)),
+        Sharding(zero=(1, 2, 3), replicas=True),
+    )
+    """ZeRO stages of plans, by what they split."""
+    sources: tuple[str, ...] = Field(min_length=1)
+
+
+@cache
+def table() -> dict[str, Framework]:
+    """Every framework by its name."""
+    tree = yaml_text.load(FILE.read_text(encoding="utf-8"))
+    return {name: Framework.model_validate(tree[name]) for name in FRAMEWORKS}
+
+
+def framework_of(name: str) -> Framework | None:
+    """The rules of a framework; None for `any`."""
+    return None if name == ANY else table()[name]
+
+
+def profile_of(name: str, usual: str) -> str:
+    """The software profile of a framework, or the usual one for `any`."""
+    rules = framework_of(name)
+    return usual if rules is None else rules.profile

@@ -1,0 +1,151 @@
+"""From a plan on two pools to the figures that people and programs read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from costmodel.mixed import MixedEstimate, estimate_mixed
+from planner import solution
+from planner.answer import GIB, memory_parts, spare
+from planner.economics import DAY
+from planner.instance import Instance, Pool
+from planner.mixed.losses import PairLosses
+from planner.mixed.outlook import PairOutlook, band_of_pair
+from planner.mixed.plan import MixedPlan, mixed_of
+from planner.outlook import TB
+from planner.search.rows import memory_limit
+from planner.space.values import selective_modules
+
+
+def predicted(instance: Instance, plan: MixedPlan) -> MixedEstimate:
+    """The cost model's estimate of a mixed plan."""
+    return estimate_mixed(mixed_of(instance, plan), plan.stages.layers, plan.stages.recomputed)
+
+
+def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason, ...] = ()) -> solution.Plan:
+    """A mixed plan as the solution file has it."""
+    of, ahead, band = (
+        predicted(instance, plan),
+        PairOutlook.of_pair(instance, plan),
+        band_of_pair(instance, plan),
+    )
+    fuller = int(np.argmax([float(memory.total) for memory in of.memory]))
+    figures = solution.Estimate(
+        step_time_s=of.step_time,
+        days=plan.seconds / DAY,
+        dollars=plan.dollars,
+        mfu=of.mfu,
+        hfu=of.hfu,
+        tokens_per_s_per_gpu=of.tokens_per_second_per_gpu,
+        memory_gib=memory_parts(of.memory[fuller]),
+        evidence=band.evidence,
+        breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
+        **ahead.figures(band),
+    )
+    decided = decisions(instance, plan, of)
+    slack = _slack(instance, plan, ahead, figures, decided) | spare(instance, decided, figures)
+    return solution.Plan(decisions=decided, estimate=figures, slack=slack, reasons=reasons)
+
+
+def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solution.Decisions:
+    """Every decision, with the parts of the pools and the stages rank by rank."""
+    names = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero", "global_batch")
+    shared: dict[str, Any] = {name: getattr(plan, name) for name in names}
+    parts = tuple(_part(instance, plan, of, index) for index in (0, 1))
+    modules = sorted(selective_modules(instance.architecture, instance.framework)) if plan.selective else ()
+    again = any(plan.stages.recomputed)
+    return solution.Decisions(
+        gpu=" + ".join(part.gpu for part in parts),
+        num_gpus=sum(part.num_gpus for part in parts),
+        nodes=sum(part.nodes for part in parts),
+        vpp=1,
+        dp=plan.replicas,
+        num_microbatches=plan.num_microbatches[0],
+        recompute="selective" if plan.selective else "full" if again else "none",
+        recompute_modules=tuple(modules),
+        precision=instance.precision,
+        sequence_parallel=plan.tp > 1 and instance.stack.tensor_parallel.sequence_parallel,
+        stages=_stages(instance, plan, of),
+        mixed=plan.form,
+        parts=parts,
+        **shared,
+    )
+
+
+def _part(instance: Instance, plan: MixedPlan, of: MixedEstimate, index: int) -> solution.PoolPart:
+    pool, ranks = instance.pools[plan.pools[index]], plan.ranks[index]
+    return solution.PoolPart(
+        gpu=pool.gpu.name,
+        num_gpus=plan.num_gpus[index],
+        nodes=plan.num_gpus[index] // pool.fabric.gpus_per_node,
+        dp=plan.dp[index],
+        num_microbatches=plan.num_microbatches[index],
+        first_rank=ranks[0],
+        last_rank=ranks[-1],
+        memory_gib=float(of.memory[index].total) / GIB,
+        memory_limit_gib=memory_limit(instance, plan.pools[index]) / GIB,
+    )
+
+
+def _stages(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> tuple[solution.Stage, ...]:
+    """What each pipeline rank holds; of replicas, memory of the fuller type and time of the slower one."""
+    architecture, pattern = instance.architecture, instance.architecture.pattern()
+    join = np.concatenate if plan.form == "stages" else np.maximum.reduce
+    memory, time = join(of.rank_memory), join(of.rank_seconds)
+    start, found = 0, []
+    for rank, (layers, again) in enumerate(zip(plan.stages.layers, plan.stages.recomputed, strict=True)):
+        held = pattern[start : start + layers]
+        start += layers
+        kinds = {kind: held.count(kind) for kind in architecture.kinds} if len(architecture.kinds) > 1 else {}
+        found.append(
+            solution.Stage(
+                layers=layers,
+                recomputed_layers=again,
+                kinds=kinds,
+                memory_gib=float(memory[rank]) / GIB,
+                micro_batch_time_s=float(time[rank]),
+            )
+        )
+    return tuple(found)
+
+
+def _slack(
+    instance: Instance,
+    plan: MixedPlan,
+    ahead: PairOutlook,
+    figures: solution.Estimate,
+    decided: solution.Decisions,
+) -> dict[str, solution.Slack]:
+    """How far the plan stays from each limit; memory and nodes by GPU type."""
+    limits = instance.limits
+    used: dict[str, tuple[float | None, float, str]] = {
+        "deadline": (limits.deadline and limits.deadline / DAY, figures.days, "days"),
+        "budget": (limits.budget, figures.dollars, "USD"),
+    }
+    pools = [instance.pools[index] for index in plan.pools]
+    spares = _spares(pools, plan)
+    for part, pool, ready in zip(decided.parts, pools, spares, strict=True):
+        used[f"memory of {part.gpu}"] = (part.memory_limit_gib, part.memory_gib, "GiB")
+        used[f"nodes of {part.gpu}"] = (
+            float(pool.nodes or pool.max_nodes),
+            float(part.nodes + ready),
+            "nodes",
+        )
+    if figures.energy is not None:
+        used["energy"] = (limits.energy and limits.energy / 1e3, figures.energy.mwh, "MWh")
+        used["carbon"] = (limits.carbon, figures.energy.tonnes_co2, "t CO2")
+    if figures.storage is not None and ahead.pool.site is not None:
+        room = float(np.asarray(ahead.pool.site.storage.resolved(decided.nodes).capacity)) / TB
+        used["storage"] = (room if np.isfinite(room) else None, figures.storage.total_tb, "TB")
+    return {
+        name: solution.Slack(limit=limit, used=value, left=limit - value, unit=unit)
+        for name, (limit, value, unit) in used.items()
+        if limit is not None
+    }
+
+
+def _spares(pools: list[Pool], plan: MixedPlan) -> list[int]:
+    lost = PairLosses.of((pools[0], pools[1]), np.array(plan.num_gpus)[:, None], plan.replicas)
+    return [int(n) for n in lost.spare_nodes[:, 0]]

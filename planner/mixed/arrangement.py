@@ -1,0 +1,102 @@
+"""Two pools in one of the two forms, with the layer keys that both can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.mixed import joint_fabric
+from planner.bound.mix import LayerMix
+from planner.instance import Instance, Pool
+from planner.keybook import KeyBook
+from planner.mixed.bound import favour
+from planner.mixing import Form
+from planner.space.columns import ALL, SELECTIVE, LayerKeys
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Which pools, in which form; of stages, which of them comes first."""
+
+    form: Form
+    pools: tuple[int, int]
+    book: KeyBook
+    joint: KeyBook
+    """The same costs, with the links between the pools for what crosses them."""
+    key: Array
+    """(2, keys) rows of the book's keys, of each pool."""
+    parts: Array
+    """(2, keys, kinds + 2) seconds a micro-batch of all layers of each kind, of embedding and of head."""
+
+    @property
+    def keys(self) -> LayerKeys:
+        """What the keys of both pools share; their `pool` is the first one."""
+        return self.book.keys.take(self.key[0])
+
+    @property
+    def both(self) -> tuple[Pool, Pool]:
+        first, second = (self.book.instance.pools[index] for index in self.pools)
+        return first, second
+
+    @property
+    def seconds(self) -> Array:
+        """(2, keys) of the whole model on one rank of each pool."""
+        return self.parts.sum(axis=-1)
+
+    @property
+    def favour(self) -> Array:
+        """(keys,) `bound.favour` of stages; replicas do whole models."""
+        return np.ones(self.key.shape[1]) if self.form == "replicas" else favour(self.parts)
+
+
+def arrangements(instance: Instance, book: KeyBook, forms: tuple[Form, ...]) -> list[Arrangement]:
+    """All of an instance: unordered pairs of pools for replicas, ordered ones for stages."""
+    found: list[Arrangement] = []
+    for first, second in combinations(range(len(instance.pools)), 2):
+        for form, pools in (
+            ("stages", (first, second)),
+            ("stages", (second, first)),
+            ("replicas", (first, second)),
+        ):
+            if form in forms:
+                of = _arranged(instance, book, form, pools)
+                found += [of] if of.key.shape[1] else []
+    return found
+
+
+def _arranged(instance: Instance, book: KeyBook, form: Form, pools: tuple[int, int]) -> Arrangement:
+    assert instance.mixing is not None
+    names = [f.name for f in fields(LayerKeys) if f.name != "pool"]
+    decided = np.stack([getattr(book.keys, name) for name in names], axis=-1)
+    rows = [np.flatnonzero(book.keys.pool == pool) for pool in pools]
+    places = {tuple(decided[row].tolist()): row for row in rows[1]}
+    shared = [(row, places[key]) for row in rows[0] if (key := tuple(decided[row].tolist())) in places]
+    key = np.array(shared, dtype=np.int64).reshape(-1, 2).T
+    link = instance.mixing.link
+    fabrics = [instance.pools[pool].fabric for pool in pools]
+    joined = list(instance.pools)
+    for index, pool in enumerate(pools):
+        fabric = joint_fabric(fabrics[index], fabrics[1 - index], link)
+        joined[pool] = replace(instance.pools[pool], fabric=fabric)
+    joint = replace(book, instance=replace(instance, pools=tuple(joined)))
+    parts = np.stack([_parts(book, pool, of) for pool, of in zip(pools, key, strict=True)])
+    return Arrangement(form, pools, book, joint, key, parts)
+
+
+def _parts(book: KeyBook, pool: int, keys: Array) -> Array:
+    """(keys, kinds + 2)."""
+    mix, family = LayerMix.of(book.instance.architecture), book.keys.family[keys]
+    parts = np.zeros((len(keys), len(mix.totals) + 2))
+    for number in np.unique(family).tolist():
+        at = np.flatnonzero(family == number)
+        cost = book.costs[pool, number == SELECTIVE][0].take(book.place[keys[at]])
+        kinds = cost.total + cost.forward if number == ALL else cost.total
+        parts[at, :-2] = mix.totals * kinds
+        parts[at, -2], parts[at, -1] = cost.first, cost.last
+    return parts

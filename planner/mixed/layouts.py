@@ -1,0 +1,151 @@
+"""Layouts on two pools: whole nodes of each, and the pipelines and replicas that fill them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance import Instance
+from planner.mixed.arrangement import Arrangement
+from planner.space.columns import Groups
+
+Array = NDArray[Any]
+CELLS = 1 << 22
+"""Pairs of a cell and a key, times pipeline sizes, that are looked at together."""
+
+
+def cells_of(instance: Instance, of: Arrangement) -> Array:
+    """(2, cells) GPUs of each pool: every pair of whole nodes that the problem lets train."""
+    axes = [np.arange(pool.min_nodes, pool.max_nodes + 1) * pool.fabric.gpus_per_node for pool in of.both]
+    grid = np.stack([column.reshape(-1) for column in np.meshgrid(*axes, indexing="ij")])
+    node = np.array([pool.fabric.gpus_per_node for pool in of.both])[:, None]
+    permitted = instance.narrowing.permitted
+    return grid[:, permitted("num_gpus", grid.sum(axis=0)) & permitted("nodes", (grid // node).sum(axis=0))]
+
+
+@dataclass(frozen=True, slots=True)
+class MixedRows:
+    """Layouts of one arrangement: (rows,) each; the numbers of micro-batches are still open."""
+
+    cell: Array
+    key: Array
+    """Of the arrangement's keys."""
+    pp: Array
+    split: Array
+    """Ranks on the first pool; 0 of replicas."""
+    zero: Array
+    dp: Array
+    """(2, rows); of stages, all replicas twice."""
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+    def take(self, index: Array) -> MixedRows:
+        """Some rows."""
+        return MixedRows(**{f.name: getattr(self, f.name)[..., index] for f in fields(self)})
+
+    @staticmethod
+    def concatenate(parts: list[MixedRows]) -> MixedRows:
+        """Rows below each other."""
+        return MixedRows(
+            **{
+                f.name: np.concatenate([getattr(p, f.name) for p in parts], axis=-1)
+                for f in fields(MixedRows)
+            }
+        )
+
+    def replicas(self, of: Arrangement) -> Array:
+        """(rows,) data-parallel replicas of both pools together."""
+        return self.dp[0] if of.form == "stages" else self.dp.sum(axis=0)
+
+    def on(self, of: Arrangement, side: int, dp: Array) -> Groups:
+        """The rows as layouts of one pool."""
+        keys, ones = of.key[side][self.key], np.ones_like(self.pp)
+        columns = of.book.keys.take(keys)
+        named = {f.name: getattr(columns, f.name) for f in fields(columns)}
+        own = {"key": keys, "pp": self.pp, "zero": self.zero, "filled": ones, "pipeline": 0 * ones, "dp": dp}
+        return Groups(**named | own, m_low=ones, m_high=ones)
+
+
+def layouts(instance: Instance, of: Arrangement, gpus: Array, cell: Array, key: Array) -> MixedRows:
+    """Every layout of pairs of a cell and a key; `gpus` (2, cells)."""
+    unit = (of.keys.tp * of.keys.cp)[key]
+    # Keys with the same tp*cp have the same layouts: those are written down once.
+    code, which = np.unique(cell * (int(unit.max(initial=0)) + 1) + unit, return_inverse=True)
+    of_cell, of_unit = np.divmod(code, int(unit.max(initial=0)) + 1)
+    size = max(CELLS // instance.architecture.layers, 1)
+    parts = [
+        _pipelines(
+            instance, of.form == "stages", gpus[:, of_cell[at : at + size]], of_unit[at : at + size], at
+        )
+        for at in range(0, len(code), size)
+    ]
+    shared, pp, split, dp = (
+        np.concatenate([part[column] for part in parts], axis=-1)
+        if parts
+        else np.empty((2, 0), dtype=np.int64)
+        for column in range(4)
+    )
+    number = np.bincount(shared, minlength=len(code))[which]
+    first = np.searchsorted(shared, np.arange(len(code)))[which]
+    pair = np.repeat(np.arange(len(cell)), number)
+    place = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number) + first[pair]
+    rows = MixedRows(cell[pair], key[pair], pp[place], split[place], np.zeros_like(pair), dp[:, place])
+    return _sharded(instance, of, rows.take(np.flatnonzero(_permitted(instance, of, rows))))
+
+
+def _pipelines(
+    instance: Instance, stages: bool, gpus: Array, unit: Array, before: int
+) -> tuple[Array, Array, Array, Array]:
+    """(place, pp, split, dp) of all pipelines that fill (2, cells) GPUs with units of tp*cp.
+
+    n1 = u*dp*k and n2 = u*dp*(pp - k) of stages, n_i = u*dp_i*pp of replicas. With g the greatest common
+    divisor of n1 and n2, stages have k = j*n1/g, pp = j*(n1 + n2)/g and dp = g/(u*j), replicas pp = j, for
+    every j that divides g/u.
+    """
+    first, second = gpus
+    common = np.gcd(first, second)
+    stride = (first + second) // common if stages else np.ones_like(common)
+    j = np.arange(1, instance.architecture.layers + 1)
+    whole = (common[:, None] % (unit[:, None] * j) == 0) & (
+        stride[:, None] * j <= instance.architecture.layers
+    )
+    which, at = np.nonzero(whole)
+    steps = j[at]
+    pp = stride[which] * steps
+    if stages:
+        dp = np.stack([common[which] // (unit[which] * steps)] * 2)
+        return which + before, pp, steps * (first // common)[which], dp
+    dp = np.stack([n[which] // (unit[which] * pp) for n in (first, second)])
+    return which + before, pp, np.zeros_like(pp), dp
+
+
+def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
+    keys, permitted = of.keys.take(rows.key), instance.narrowing.permitted
+    experts = keys.ep * keys.etp
+    inside = ((keys.tp * keys.cp * rows.dp) % experts == 0).all(axis=0)
+    inside &= (
+        permitted("pp", rows.pp)
+        & permitted("dp", rows.replicas(of))
+        & permitted("vpp", np.ones_like(rows.pp))
+    )
+    return inside & (
+        keys.micro_batch * rows.dp.sum(axis=0) // (2 if of.form == "stages" else 1) <= instance.max_batch
+    )
+
+
+def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
+    """The rows with each ZeRO stage: 0 and, where there are ranks to shard over, 1.
+
+    Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers.
+    """
+    parts = []
+    shards = rows.replicas(of) * of.keys.cp[rows.key]
+    for zero in (0, 1):
+        if instance.narrowing.permits("zero", zero):
+            some = rows.take(np.flatnonzero((shards > 1) | (zero == 0)))
+            parts.append(MixedRows(some.cell, some.key, some.pp, some.split, some.zero + zero, some.dp))
+    return MixedRows.concatenate([rows.take(np.empty(0, dtype=np.int64)), *parts])

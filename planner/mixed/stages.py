@@ -1,0 +1,186 @@
+"""Stage assignment on two pools by CP-SAT: which layers lie on which rank, whatever GPU the rank is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.pipeline import micro_batches_in_flight
+from costmodel.stage import StageRates
+from planner.bound.capacity import repeated
+from planner.bound.mix import LayerMix
+from planner.bound.recompute import recompute_cases, uniform_case
+from planner.keybook import gather
+from planner.mixed.bound import MixedCosts, pace_within_memory, step_of
+from planner.stages import (
+    BUBBLE_PARTS,
+    TIME_UNITS,
+    StageModel,
+    StagePlan,
+    StageProblem,
+    add_rank_memory,
+    end_of_step_pieces,
+    integer,
+    linear,
+    solved_model,
+    spread,
+)
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MixedStages:
+    """One candidate's stage assignment on two pools."""
+
+    shape: StageProblem
+    """What does not depend on the pool: layers, ranks, recompute."""
+    costs: MixedCosts
+    """Of this candidate alone, one row."""
+    num_microbatches: tuple[int, int]
+    one: tuple[StageRates, StageRates]
+    """Rates of each pool without the row axis."""
+
+    @classmethod
+    def of(cls, shape: StageProblem, costs: MixedCosts, num_microbatches: tuple[int, int]) -> MixedStages:
+        """Of one candidate."""
+        first, second = (gather(rates, np.array(0)) for rates in costs.rates)
+        return cls(shape, costs, num_microbatches, (first, second))
+
+    def cases(self) -> list[tuple[int | None, float]]:
+        """(layers that every rank recomputes or None, least seconds of a step), the best bound first."""
+        shape, layers = self.shape, self.shape.architecture.layers
+        pp, m = np.array([shape.pp]), np.array(self.num_microbatches)[:, None]
+        if shape.recompute != "some" or not shape.uniform or shape.pp == 1:
+            numbers: tuple[int | None, ...] = (None,)
+            (case,) = recompute_cases(shape.recompute, False, layers, pp, np.ones(1, dtype=np.int64))
+        else:
+            each = np.arange(layers - shape.pp + 2)
+            numbers, case = tuple(each.tolist()), uniform_case(layers, shape.pp, 1, each)
+        rows, mix = len(numbers), LayerMix.of(shape.architecture)
+        costs = self._rows(rows)
+        m = np.repeat(m, rows, axis=1)
+        pace = pace_within_memory(costs, mix, m, case)
+        step = step_of(costs.around(mix), pace, m)
+        found = [
+            (number, bound)
+            for number, bound in zip(numbers, step.tolist(), strict=True)
+            if np.isfinite(bound)
+        ]
+        return sorted(found, key=lambda of: of[1])
+
+    def _rows(self, rows: int) -> MixedCosts:
+        of, (first, second) = self.costs, self.one
+        wide = np.zeros(rows, dtype=np.int64)
+        return MixedCosts(
+            of.stages, (repeated(first, rows), repeated(second, rows)), of.steady[:, wide], of.fill[:, wide],
+            of.pp[wide], of.split[wide], of.limits, of.micro_batch,
+        )  # fmt: skip
+
+
+def solve_mixed_stages(problem: MixedStages, seconds: float | None, longest: float) -> StagePlan | None:
+    """The assignment with the shortest step, proven; None if none fits or none is below `longest` seconds.
+
+    Raises TimeoutError when `seconds` pass without a proof.
+    """
+    cases = problem.cases()
+    if not cases:
+        return None
+    unit = _unit(problem, cases)
+    until = None if seconds is None else monotonic() + seconds
+    best, most = None, None if np.isinf(longest) else _integer_step(problem, longest, unit, 1)
+    for each, bound in cases:
+        if most is not None and _integer_step(problem, bound, unit, -1) > most:
+            break  # so are all others
+        found = _solved(problem, each, unit, most, until)
+        if found is not None:
+            best, step = found
+            most = step - 1
+    return best
+
+
+def _unit(problem: MixedStages, cases: list[tuple[int | None, float]]) -> float:
+    """Seconds of a unit: a micro-batch of the slowest rank is some TIME_UNITS of them."""
+    return (
+        max(cases[0][1] / _scale(problem) / max(*problem.num_microbatches, problem.shape.pp), 1e-9)
+        / TIME_UNITS
+    )
+
+
+def _scale(problem: MixedStages) -> float:
+    return max(float(of.scale[0]) for of in problem.costs.rates)
+
+
+def _fixed(problem: MixedStages) -> float:
+    costs, pairs = problem.costs, zip(problem.costs.rates, problem.num_microbatches, strict=True)
+    return max(float(of.fixed[0]) + costs.micro_batch * m for of, m in pairs)
+
+
+def _integer_step(problem: MixedStages, seconds: float, unit: float, room: int) -> int:
+    """The objective's first part at a step of so many seconds, with room for what rates are rounded by."""
+    value = (seconds / _scale(problem) - _fixed(problem)) * BUBBLE_PARTS / unit
+    layers, most = problem.shape.architecture.layers, max(problem.num_microbatches)
+    rounding = 2 * layers * (most + problem.shape.pp + 2) * BUBBLE_PARTS
+    return int(min(max(value + room * rounding, -(1 << 50)), 1 << 50))
+
+
+def _lines(problem: MixedStages) -> list[list[tuple[int, int]]]:
+    """(rank, pool) of the ranks of each pipeline."""
+    ranks = range(problem.shape.pp)
+    if problem.costs.stages:
+        split = int(problem.costs.split[0])
+        return [[(rank, int(rank >= split)) for rank in ranks]]
+    return [[(rank, pool) for rank in ranks] for pool in (0, 1)]
+
+
+def _solved(
+    problem: MixedStages, each: int | None, unit: float, most: int | None, until: float | None
+) -> tuple[StagePlan, int] | None:
+    """The best assignment of a case, and its step in the model's units."""
+    stages = StageModel(problem.shape, each)
+    for line in _lines(problem):
+        for rank, pool in line:
+            flying = micro_batches_in_flight(problem.shape.pp, 1, problem.num_microbatches[pool])[:, 0]
+            add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying)
+    step = _add_objective(stages, problem, unit)
+    if most is not None:
+        stages.model.add(step <= most)
+    solver = solved_model(stages.model, until)
+    if solver is None:
+        return None
+    layers = [solver.value(n) for n in stages.layers]
+    recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
+    return spread(stages.slots, layers, recomputed, each is not None), int(solver.value(step))
+
+
+def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any:
+    """BUBBLE_PARTS x (slowest line + worst end of step) in integer units, then few recomputed layers.
+
+    A line takes (m - x)*slowest + x*total + its transfers, x the share of the bubble that is left.
+    """
+    model, costs, layers = stages.model, problem.costs, problem.shape.architecture.layers
+    most = TIME_UNITS << 20
+    pace, end = model.new_int_var(0, most, "pace"), model.new_int_var(-most, most, "end_of_step")
+    bubble = round(BUBBLE_PARTS * costs.rates[0].bubble)
+    pieces = [end_of_step_pieces(rates) for rates in problem.one]
+    for number, line in enumerate(_lines(problem)):
+        slowest = model.new_int_var(0, most, "slowest")
+        busy = []
+        for rank, pool in line:
+            rates = problem.one[pool]
+            busy.append(linear(stages, rank, rates.work, rates.recompute, unit))
+            for piece, again in pieces[pool]:
+                model.add(end >= linear(stages, rank, piece, again, unit))
+        for each in busy:
+            model.add(slowest >= each)
+        m = problem.num_microbatches[number]
+        moved = float(m * costs.steady[number, 0] + costs.fill[number, 0])
+        line_seconds = (BUBBLE_PARTS * m - bubble) * slowest + bubble * sum(busy)
+        model.add(pace >= line_seconds + integer(BUBBLE_PARTS * moved, unit))
+    step = pace + BUBBLE_PARTS * end
+    model.minimize(step * (layers + 1) + sum(stages.recomputed))
+    return step

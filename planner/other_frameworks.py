@@ -1,0 +1,63 @@
+"""When nothing fits: whether it is the framework that leaves no plan, and which other one has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from costmodel.stack import load_stack
+from hardware.accelerator import Accelerator
+from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
+from planner.instance import Instance
+from planner.narrowing import DEFAULT_STACK
+from planner.space.values import layer_keys, recompute_families
+
+FRAMEWORK = "search.framework"
+"""What conflicts call it."""
+MORE_THAN_ENOUGH = 1e15
+"""Bytes of memory."""
+
+
+def with_framework(instance: Instance, name: str) -> Instance:
+    """The instance as the problem would be with another framework: its profile too, if none is named."""
+    if name == instance.framework:
+        return instance
+    rules = framework_of(name)
+    stack = load_stack(profile_of(name, DEFAULT_STACK)) if instance.own_stack else instance.stack
+    by_stage = rules is None or rules.recompute == "stage"
+    return replace(instance, framework=name, stack=stack, per_stage_recompute=by_stage)
+
+
+def removes_keys(instance: Instance) -> bool:
+    """Whether the framework has less or other software than any: the bounds of layers are its own then."""
+    free = with_framework(instance, ANY)
+    sizes = [len(layer_keys(of, recompute_families(of)[:1])) for of in (instance, free)]
+    return free.stack != instance.stack or sizes[0] != sizes[1]
+
+
+def without_memory_limit(instance: Instance) -> Instance:
+    """The instance on GPUs with all the memory in the world."""
+    pools = tuple(replace(pool, gpu=with_all_memory(pool.gpu)) for pool in instance.pools)
+    return replace(instance, pools=pools, limits=replace(instance.limits, most_memory=None))
+
+
+def with_all_memory(gpu: Accelerator) -> Accelerator:
+    """The GPU with more memory than any plan fills."""
+    memory = gpu.memory.model_copy(update={"driver": MORE_THAN_ENOUGH})
+    return gpu.model_copy(update={"memory": memory})
+
+
+def others(instance: Instance) -> tuple[str, ...]:
+    """Frameworks that may have a plan where the instance's has none, the nearest to today's usual first."""
+    if instance.framework == ANY:
+        return ()
+    if instance.framework == FRAMEWORKS[0]:
+        return (ANY,)
+    return tuple(name for name in (*FRAMEWORKS, ANY) if name != instance.framework)
+
+
+def unlaunchable(instance: Instance) -> tuple[str, str] | None:
+    """The framework as the reason why there is no layout at all, if there is one without it."""
+    free = with_framework(instance, ANY)
+    if instance.framework == ANY or not len(layer_keys(free, recompute_families(free))):
+        return None
+    return FRAMEWORK, f"{instance.framework} cannot launch it"
