@@ -95,7 +95,7 @@ def words(
     """The verdict in a sentence or two."""
     name = f"{told.decisions.machines} as {WORDS[plan.form]} of one run"
     if single is None:
-        return f"No single pool has a plan within the limits; {name} is. {worth_words(instance, plan)}"
+        return f"No single pool has a plan within the limits, {name} has. {worth_words(instance, plan)}"
     effect = effect_of(told, single)
     change = f"{days_words(effect['days'])}, {money_words(effect['dollars'])}"
     if better:
@@ -160,7 +160,7 @@ def reasons(
     if others and not effort.out_of_time:
         other = best_of_pairs(instance, effort, others).best
         if other is None:
-            text = f"Form {plan.form}: no plan with {WORDS[others[0]]} on two pools is within the limits."
+            text = f"Form {plan.form}: no plan with {WORDS[others[0]]} of both types is within the limits."
             found.append(Reason(decision="mixed", chosen=plan.form, because="limits", text=text))
         else:
             found.append(_reason("mixed", plan.form, other.form, told, reported(instance, other)))

@@ -28,7 +28,7 @@ Keys = tuple[Array, ...]
 FIRST_CEILING = 1.15
 """Layouts are first written down to this many times the best bound of a layer key."""
 AHEAD, NEARER = 1.02, 1.05
-"""The next ceiling is so many times the best bound beyond the last one, and at least so many times the last."""
+"""The next ceiling is so many times the best bound beyond the last one, and of the last one at least."""
 REACHED = 1e-8
 """Relative room for rounding where a value is known that a plan reaches."""
 UNITS = {"energy": 1.0, "carbon": 1e-3}
