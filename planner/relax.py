@@ -29,7 +29,7 @@ from planner.search.rows import memory_limits
 from planner.solution import Conflict, Relaxation
 from planner.space.columns import LayerKeys
 from planner.space.layouts import expand
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.values import layer_keys, recompute_families, recompute_modes
 
 Array = NDArray[Any]
 LIMITS = ("deadline", "budget", "energy", "carbon")
@@ -81,6 +81,8 @@ def only_pool(instance: Instance, index: int) -> Instance:
 def why_none(table: Table, mask: Mask) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
     instance, limits = table.instance, table.goal.limits
+    if lacking := without_precision(instance, mask):
+        return "precision", f"{' and '.join(lacking)} has no {instance.precision.upper()}"
 
     def find(_: Instance, limits: Limits, objective: Term, mask: Mask | None) -> Plan | None:
         return best(table.again(goal_of(instance, limits, objective)), mask, Effort())
@@ -115,6 +117,16 @@ def why_none(table: Table, mask: Mask) -> tuple[str, str]:
             days, cost = surely(free, plan)
             return " and ".join(named), f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
     return memory_words(Table.of(free, goal_of(free), every_family(free)), mask)
+
+
+def without_precision(instance: Instance, mask: Mask) -> tuple[str, ...]:
+    """GPU types without the run's precision, where a mask lets through no others."""
+    able = [instance.precision in pool.gpu.peak_flops for pool in instance.pools]
+    if all(able):
+        return ()
+    keys = layer_keys(replace(instance, precision="bf16"), every_family(instance))
+    pools = np.unique(keys.pool[chosen(mask, keys)]).tolist()
+    return () if any(able[pool] for pool in pools) else tuple(instance.pools[pool].gpu.name for pool in pools)
 
 
 def limited(instance: Instance, limits: Limits) -> list[str]:

@@ -87,7 +87,7 @@ def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
     keys = [
         (index, family, tp, cp, ep, etp, int(micro_batch))
         for index, pool in enumerate(instance.pools)
-        if permits("gpu", pool.gpu.name)
+        if permits("gpu", pool.gpu.name) and instance.precision in pool.gpu.peak_flops
         for family in families
         for tp in tensor_parallel_sizes(architecture, pool.fabric.domain)
         if permits("tp", tp)
