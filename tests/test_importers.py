@@ -799,7 +799,7 @@ def test_runs_files_in_which_nothing_can_be_estimated_exit_2(
 
 
 def test_tensor_parallelism_across_nodes_is_a_note_where_less_of_it_is_slower(tmp_path: Path) -> None:
-    split = "--tensor-model-parallel-size 16 --pipeline-model-parallel-size 4"
+    split = "--tensor-model-parallel-size 16 --pipeline-model-parallel-size 8"
     model = MODEL.replace("--num-layers 32 --hidden-size 4096", "--num-layers 80 --hidden-size 8192")
     model = model.replace(
         "--ffn-hidden-size 14336 --num-attention-heads 32", "--ffn-hidden-size 28672 --num-attention-heads 64"
@@ -807,7 +807,7 @@ def test_tensor_parallelism_across_nodes_is_a_note_where_less_of_it_is_slower(tm
     found = {}
     for batch in (8, 1024):
         run = RUN.replace("--global-batch-size 128", f"--global-batch-size {batch}")
-        text = command(split, model=model, run=run, ranks="--nproc_per_node 8 --nnodes 8")
+        text = command(split, model=model, run=run, ranks="--nproc_per_node 8 --nnodes 16")
         (found[batch],) = [
             each for each in diagnose(launch(tmp_path, text)) if each.code == "tp_across_nodes"
         ]
