@@ -30,6 +30,7 @@ from planner.solution import Conflict, Relaxation
 from planner.space.columns import LayerKeys
 from planner.space.layouts import expand
 from planner.space.values import recompute_families, recompute_modes
+from planner.variants import only
 
 Array = NDArray[Any]
 LIMITS = ("deadline", "budget", "energy", "carbon")
@@ -74,7 +75,7 @@ def every_family(instance: Instance) -> tuple[int, ...]:
 
 
 def only_pool(instance: Instance, index: int) -> Instance:
-    """The instance with one of its pools."""
+    """The instance with one of its pools, in one precision."""
     return replace(instance, pools=(instance.pools[index],))
 
 
@@ -338,9 +339,9 @@ def pareto(first: Array, second: Array) -> Array:
 def more_nodes(instance: Instance) -> list[Relaxation]:
     """For each pool the fewest nodes beyond its own with which a plan exists."""
     moves = []
-    for index, pool in enumerate(instance.pools):
-        low, high = pool.max_nodes, pool.max_nodes
-        alone = only_pool(instance, index)
+    for index in instance.described:
+        low = high = instance.pools[index].max_nodes
+        alone = only(instance, index)
         for _ in range(4):
             high *= 2
             if _with_nodes(alone, high):
@@ -364,8 +365,7 @@ def _nodes_move(alone: Instance, low: int, high: int) -> Relaxation:
 
 
 def _with_nodes(alone: Instance, nodes: int) -> bool:
-    pool = replace(alone.pools[0], max_nodes=nodes)
-    return fastest(replace(alone, pools=(pool,)), alone.limits) is not None
+    return fastest(only(alone, 0, max_nodes=nodes), alone.limits) is not None
 
 
 def less_headroom(instance: Instance) -> list[Relaxation]:

@@ -64,10 +64,16 @@ def layouts(instance: Instance) -> Iterator[MixedLayout]:
         return
     if "stages" in instance.mixing.forms:
         for pair in permutations(usable, 2):
-            yield from stage_layouts(instance, pair)
+            yield from stage_layouts(instance, pair) if goes_together(instance, pair) else ()
     if "replicas" in instance.mixing.forms:
         for pair in combinations(usable, 2):
-            yield from replica_layouts(instance, pair)
+            yield from replica_layouts(instance, pair) if goes_together(instance, pair) else ()
+
+
+def goes_together(instance: Instance, pair: tuple[int, int]) -> bool:
+    """Whether pools are different nodes and train in one precision."""
+    first, second = (instance.pools[index] for index in pair)
+    return first.entry != second.entry and first.precision == second.precision
 
 
 def stage_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[MixedLayout]:
