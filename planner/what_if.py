@@ -78,7 +78,7 @@ def _precision(instance: Instance) -> Iterator[Change]:
     """FP8 where a GPU has it, or BF16 where the problem asks for FP8; nothing where it allows both."""
     if len(instance.precisions) > 1:
         return
-    mine = instance.precisions[0]
+    mine = instance.pools[0].precision
     other = "fp8" if mine == "bf16" else "bf16"
     pools = tuple(replace(pool, precision=other) for pool in instance.pools if other in pool.gpu.peak_flops)
     if pools:

@@ -155,7 +155,7 @@ def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: 
     account = Account.within(instance, plan)
     just = just_that(instance, account, question)
     if other is None:
-        because, text = no_plan(narrow)
+        because, text = no_plan(narrow, question)
         return Answer(**common, because=because, alone=just, text=f"No plan with {asked}: {text}.")
     return with_plan(instance, narrow, account, other, question, common, just)
 
@@ -206,10 +206,11 @@ def just_that(instance: Instance, mine: Account, question: Mapping[str, Any]) ->
     return alone(instance, mine, named)
 
 
-def no_plan(narrow: Instance) -> tuple[str, str]:
+def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
     """The limit that leaves no plan, and how near the nearest comes."""
     if not narrow.pools:
-        return "hardware", "no pool has so many GPUs of that type"
+        trained = " that train in that precision" if "precision" in question else ""
+        return "hardware", f"no pool has so many GPUs of that type{trained}"
     table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
     if not len(table.book.keys):
         return unlaunchable(narrow) or ("search", "the model's sizes do not divide so")

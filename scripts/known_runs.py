@@ -123,7 +123,7 @@ def side(problem: Problem, d: Decisions, name: str) -> Side:
         mfu=predicted.mfu,
         hfu=predicted.hfu,
         tokens_per_s_per_gpu=predicted.tokens_per_second_per_gpu,
-        memory_gib=answer.memory_parts(predicted),
+        memory_gib=answer.memory_parts(predicted.memory),
         fits=predicted.fits,
         breakdown_s=predicted.breakdown,
         price=problem.hardware[0].price,
