@@ -16,6 +16,7 @@ from oracle import small_problem, with_limits
 from random_problems import precise
 from test_mixed import holds
 from test_oracle import compare
+from test_reuse import differences, families, fresh, what_if
 
 from planner import answer, explain, relax
 from planner.break_even import break_evens
@@ -28,6 +29,8 @@ from planner.resolve import instance_of
 from planner.search import Plan, Table, best, goal_of
 from planner.search.front import frontier
 from planner.search.goal import in_families
+from planner.search.physics import counts_of, physics_of, widest, with_counts
+from planner.search.reuse import Evaluation
 from planner.solve import solve
 from planner.space.values import layer_keys, recompute_families
 from planner.validate import violations
@@ -224,6 +227,24 @@ def test_weights_kept_in_fp8_leave_no_unsharded_plan_in_fp8_alone() -> None:
     plan = best_plan(instance)
     assert plan is not None
     assert instance.pools[plan.of("pool")].precision == "bf16"
+
+
+@pytest.mark.parametrize("seed", range(73_000, 73_012))
+def test_what_ifs_share_one_evaluation_of_both_precisions(seed: int) -> None:
+    random = Random(seed)
+    instance = precise(random)
+    plan, _ = fresh(instance)
+    asked = [instance, *(what_if(random, instance, plan) for _ in range(3))]
+    wide = with_counts(instance, widest([counts_of(each) for each in asked]))
+    evaluation = Evaluation.of(wide, families(instance))
+    assert not [wrong for each in asked for wrong in differences(evaluation, each)]
+
+
+def test_another_precision_is_another_evaluation() -> None:
+    both, alone = instance_of(job()), instance_of(job(("fp8",)))
+    other = replace(alone, pools=tuple(replace(pool, precision="bf16") for pool in alone.pools))
+    assert len({len(physics_of(each).pools) for each in (both, alone)}) == 2
+    assert physics_of(alone) != physics_of(other)
 
 
 def mixed(random: Random) -> Instance:
