@@ -1,7 +1,8 @@
-"""Fine-tunes on a sheet of paper: FLOPs of full training and of adapters beside frozen weights."""
+"""Adapters beside frozen weights: how many parameters they are, and the FLOPs of training them."""
 
 from __future__ import annotations
 
+from costmodel.flops import flops_6nd
 from costmodel.run import Column
 
 
@@ -10,11 +11,9 @@ def lora_parameters(rank: Column, inputs: Column, outputs: Column) -> Column:
     return rank * (inputs + outputs)
 
 
-def full_tune_flops(parameters: Column, tokens: Column) -> Column:
-    """6*P*D: forward, gradients of activations and of weights, two each a weight and token."""
-    return 6 * parameters * tokens
-
-
 def adapter_tune_flops(parameters: Column, tokens: Column, adapters: Column = 0) -> Column:
-    """4*P*D + 6*P_a*D: frozen weights need no gradients of their own; adapters are below 1 % of P."""
-    return 4 * parameters * tokens + full_tune_flops(adapters, tokens)
+    """4*P*D + 6*P_a*D: frozen weights need no gradients of their own; adapters are below 1 % of P.
+
+    Of the 6*P*D of full training (`flops.flops_6nd`), 2*P*D are for gradients of weights.
+    """
+    return 4 * parameters * tokens + flops_6nd(adapters, tokens)

@@ -25,10 +25,13 @@ from planner.keybook import run_of_rows
 from planner.outlook import TB, Outlook
 from planner.requirements import QUANTITIES
 from planner.search.rows import Plan
+from planner.site import Site
 from planner.space.values import selective_modules
 from planner.sureness import band_of_plan, memory_risk, probabilities
 
 GIB = 2**30
+Used = dict[str, tuple[float | None, float, str]]
+"""By the name of a limit: the limit, if there is one, what a plan uses of it, and the unit of both."""
 
 
 def run_of_plan(instance: Instance, plan: Plan) -> Run:
@@ -157,14 +160,25 @@ def stages(instance: Instance, plan: Plan) -> tuple[solution.Stage, ...]:
 
 def slack(instance: Instance, ahead: Outlook, figures: solution.Estimate) -> dict[str, solution.Slack]:
     """How far the plan stays from each limit."""
-    limits, pool, site = instance.limits, ahead.pool, ahead.pool.site
+    limits, pool = instance.limits, ahead.pool
     nodes = ahead.num_gpus // pool.fabric.gpus_per_node
     room = min(pool.memory_limit(limits.memory_headroom), limits.most_memory or np.inf) / GIB
-    used: dict[str, tuple[float | None, float, str]] = {
-        "deadline": (limits.deadline and limits.deadline / DAY, figures.days, "days"),
-        "budget": (limits.budget, figures.dollars, "USD"),
+    of_pool: Used = {
         "memory": (room, figures.memory_gib.total, "GiB"),
         "nodes": (float(pool.nodes or pool.max_nodes), float(nodes + ahead.spare_nodes), "nodes"),
+    }
+    return slack_of_run(instance, pool.site, nodes, figures, of_pool)
+
+
+def slack_of_run(
+    instance: Instance, site: Site | None, nodes: int, figures: solution.Estimate, of_pools: Used
+) -> dict[str, solution.Slack]:
+    """How far a run on so many nodes stays from each limit; of what is pool by pool, from `of_pools`."""
+    limits = instance.limits
+    used: Used = {
+        "deadline": (limits.deadline and limits.deadline / DAY, figures.days, "days"),
+        "budget": (limits.budget, figures.dollars, "USD"),
+        **of_pools,
     }
     if figures.energy is not None:
         used["energy"] = (limits.energy and limits.energy / 1e3, figures.energy.mwh, "MWh")

@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, model_validator
 from costmodel.architecture import Architecture
 from costmodel.closed_form.plan_arithmetic import training_days
 from costmodel.closed_form.states import state_bytes
-from costmodel.fine_tune import adapter_tune_flops, full_tune_flops
+from costmodel.fine_tune import adapter_tune_flops
+from costmodel.flops import flops_6nd
 from costmodel.parameters import active_parameters, total_parameters
 from planner.errors import Refused
 from planner.narrowing import one_of
@@ -49,7 +50,7 @@ class FineTune(Strict):
         if self.takes is not None:
             return self.takes / DAY
         assert self.tokens is not None, "one of them is given"
-        flops = adapter_tune_flops if self.method == "lora" else full_tune_flops
+        flops = adapter_tune_flops if self.method == "lora" else flops_6nd
         work = flops(active_parameters(architecture), self.tokens)
         return float(training_days(work, self.gpus, peak, mfu))
 

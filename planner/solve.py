@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from planner import answer, explain, relax
 from planner.errors import TimeLimit
 from planner.instance import Instance
+from planner.mixing import ALONE_NEAREST
 from planner.nearest import nearest_miss
 from planner.outlook import Outlook
 from planner.price_of_sureness import price_of_sureness
@@ -19,6 +21,9 @@ from planner.search.ledger import Ledger
 from planner.solution import Proof, RunnerUp, Solution
 from planner.space.values import lattice_size, recompute_families
 from planner.validate import violations
+
+if TYPE_CHECKING:
+    from planner.mixed import BestOfPairs
 
 Progress = Callable[[str], None]
 
@@ -42,23 +47,22 @@ def solve(
     table = Table.of(instance, goal_of(instance), relax.every_family(instance))
     effort = Effort(until=until, progress=progress)
     plan = best(table, in_families(usual), effort)
-    proved = proof(table, Ledger.of(table, usual), effort)
-    if plan is None and effort.out_of_time:
+    proved, surely = proof(table, Ledger.of(table, usual), effort), not effort.out_of_time
+    if plan is None and not surely:
         raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
+    # Before anything is explained: what time there is belongs to the search.
+    pairs = None if instance.mixing is None else look_at_pairs(instance, effort)
     if plan is None:
-        progress("nothing fits: looking for the nearest that would")
-        nearest = nearest_miss(instance)
-        conflict = relax.infeasible(instance).model_copy(update={"nearest": nearest})
         plans, others = (), ()
     else:
         progress("asking what each decision would cost otherwise")
         found = () if effort.out_of_time else explain.runner_ups(table, plan)
         reasons = () if effort.out_of_time else explain.reasons(table, plan, found)
-        conflict, plans = None, (answer.reported(instance, plan, reasons),)
+        plans = (answer.reported(instance, plan, reasons),)
         others = tuple(runner_up(instance, plan, other) for other in found)
         checked(problem, [*plans, *(other.plan for other in others if other.plan)])
     sure = None if plan is None or effort.out_of_time else price_of_sureness(instance, plan)
-    status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
+    status = "infeasible" if plan is None else "optimal" if surely else "feasible"
     found = Solution(
         status=status,
         problem=problem.as_written(),
@@ -66,24 +70,41 @@ def solve(
         plans=plans,
         runner_ups=others,
         proof=proved.model_copy(update={"seconds": monotonic() - started}),
-        conflict=conflict,
         sure=sure,
         notes=(*problem.assumptions, *(() if plan is None else Outlook.of(instance, plan).advice())),
     )
-    return found if instance.mixing is None else mixed_too(problem, instance, found, plan, effort)
+    if pairs is not None:
+        found = mixed_too(problem, instance, found, plan, pairs)
+    return found if found.plans else with_conflict(instance, found, progress)
+
+
+def look_at_pairs(instance: Instance, effort: Effort) -> BestOfPairs:
+    """The search for the best plan on two pools."""
+    from planner.mixed import best_of_pairs
+
+    effort.progress("looking for a plan on two pools")
+    return best_of_pairs(instance, effort)
 
 
 def mixed_too(
-    problem: Problem, instance: Instance, found: Solution, plan: Plan | None, effort: Effort
+    problem: Problem, instance: Instance, found: Solution, plan: Plan | None, pairs: BestOfPairs
 ) -> Solution:
     """The solution with the best plan on two pools in it."""
     from planner.mixed.verdict import with_mixing
 
-    effort.progress("looking for a plan on two pools")
-    whole = with_mixing(instance, found, plan, effort)
+    whole = with_mixing(instance, found, plan, pairs)
     assert whole.mixing is not None
     checked(problem, [*whole.plans, *([whole.mixing.plan] if whole.mixing.plan else [])])
     return whole
+
+
+def with_conflict(instance: Instance, found: Solution, progress: Progress) -> Solution:
+    """The solution with the limits that cannot hold together, and the nearest plan that breaks them."""
+    progress("nothing fits: looking for the nearest that would")
+    nearest = nearest_miss(instance)
+    conflict = relax.infeasible(instance).model_copy(update={"nearest": nearest})
+    notes = found.notes if instance.mixing is None else (*found.notes, ALONE_NEAREST)
+    return found.model_copy(update={"conflict": conflict, "notes": notes})
 
 
 def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:

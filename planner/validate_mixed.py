@@ -1,14 +1,15 @@
 """Checks a returned plan on two pools from scratch, as `validate` does one on a single pool.
 
 It reads the plan's parts as a launcher would: GPUs, replicas and pipeline ranks of each pool. Prices come
-from `costmodel.mixed.estimate_mixed`, days and dollars from `validate_mixed_run`.
+from `costmodel.mixed_estimate`, days and dollars from `validate_mixed_run`.
 """
 
 from __future__ import annotations
 
 from itertools import permutations
 
-from costmodel.mixed import Mixed, MixedEstimate, Part, estimate_mixed
+from costmodel.mixed import Mixed, Part
+from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from planner.pool import Pool
 from planner.problem import Problem
 from planner.solution import Decisions, Plan, PoolPart

@@ -132,7 +132,10 @@ def days_clause(mine: Account, days: float | None) -> str:
 def same_gpus(instance: Instance, plan: Plan, change: Change, other: Plan) -> float | None:
     """Days of the best plan on exactly as many GPUs of the chosen type; `other` is the best on any."""
     gpu = instance.pools[plan.of("pool")].gpu.name
-    if plan.of("num_gpus") == other.of("num_gpus") and change.instance.pools[other.of("pool")].gpu.name == gpu:
+    if (
+        plan.of("num_gpus") == other.of("num_gpus")
+        and change.instance.pools[other.of("pool")].gpu.name == gpu
+    ):
         return Account.within(change.instance, other).days
     exact = [pool for pool in on_gpus(change.instance, plan.of("num_gpus")) if pool.gpu.name == gpu]
     if not exact:

@@ -8,6 +8,7 @@ fewest CPU-seconds counts, as other work on the machine stretches the clock but 
 
 * `search`: the best plan, proven (`planner.search`). `solve`: with the reasons and runner-ups (`planner.solve`).
 * `frontier`: all plans that no other beats in days and dollars (`planner.frontier`).
+* `pairs`: the best plan on two pools at once, proven (`planner.mixed`).
 * `pass`: one vectorised pass of the cheapest bound over the columns of what the search wrote down: less it cannot take.
 * `all`: what the same pass would take over every valid candidate, at the same rate.
 """
@@ -37,6 +38,10 @@ PROBLEMS = {
     "DeepSeek-V3 on up to 4,096 H800": "scripts/bench/deepseek_v3_512_nodes.yaml",
     "70B on H800 or H20 (main example)": MAIN_JOB,
     "GPT-3 175B on 1,024 A100": "scripts/bench/gpt3_1024_a100.yaml",
+}
+PAIRS = {
+    "70B on H800 and H20 together, in the least time": "scripts/bench/two_pools.yaml",
+    "70B on two pools (example)": "problems/70b_two_pools.yaml",
 }
 GROWTH = {
     "Llama-2-70B": ("scripts/bench/growth_dense.yaml", (4, 16, 64, 256, 1024)),
@@ -157,7 +162,18 @@ def frontier(case: Case) -> Figures:
     return figures | {"status": found.status, "points": len(found.points)}
 
 
-PARTS = {"search": search, "solve": solve, "frontier": frontier}
+def pairs(case: Case) -> Figures:
+    """The best plan on two pools and its proof."""
+    from planner.mixed import best_of_pairs
+    from planner.resolve import instance_of
+
+    instance = instance_of(case.problem())
+    found, figures = timed(lambda: best_of_pairs(instance))
+    assert found.complete
+    return figures | {"node_pairs": found.cells, "layouts": found.layouts, "solved": found.solved}
+
+
+PARTS = {"search": search, "solve": solve, "frontier": frontier, "pairs": pairs}
 
 
 def measured(part: str, case: Case, runs: int) -> Figures:
@@ -174,6 +190,8 @@ def cases() -> Iterator[tuple[Case, tuple[str, ...]]]:
     """What is measured of each problem."""
     for name, path in PROBLEMS.items():
         yield Case(name, path), (*("search", "solve"), *(("frontier",) if path == MAIN_JOB else ()))
+    for name, path in PAIRS.items():
+        yield Case(name, path), ("pairs",)
     for model, (path, sizes) in GROWTH.items():
         for nodes in sizes:
             yield (

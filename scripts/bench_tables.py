@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "search.md"
 def tables(found: dict[str, dict[str, Figures]]) -> str:
     """The figures as Markdown."""
     of_problems = {name: parts for name, parts in found.items() if "solve" in parts}
-    growth = {name: parts["search"] for name, parts in found.items() if "solve" not in parts}
+    growth = {name: parts["search"] for name, parts in found.items() if list(parts) == ["search"]}
     lines = [
         "| problem | lattice | valid candidates | search, CPU-s (clock) | with reasons, CPU-s (clock) "
         "| stage assignments | peak MB, search | peak MB, with reasons |",
@@ -33,6 +33,7 @@ def tables(found: dict[str, dict[str, Figures]]) -> str:
             f"| {of['stage_assignments']} | {of['peak_mb']:.0f} | {whole['peak_mb']:.0f} |"
         )
     lines += ["", *(frontier_line(name, parts) for name, parts in of_problems.items() if "frontier" in parts)]
+    lines += ["", *(pairs_line(name, parts["pairs"]) for name, parts in found.items() if "pairs" in parts)]
     lines += [
         "",
         "| growth | valid candidates | search, CPU-s (clock) | pipelines, layouts, candidates written down "
@@ -60,6 +61,14 @@ def frontier_line(name: str, parts: dict[str, Figures]) -> str:
     return (
         f"The frontier of {name}, {of['points']} plans: {seconds(of)} s, {ratios[0]:.1f} times a solve with reasons and "
         f"{ratios[1]:.1f} times a search; {of['peak_mb']:.0f} MB."
+    )
+
+
+def pairs_line(name: str, of: Figures) -> str:
+    """What the best plan on two pools takes."""
+    return (
+        f"{name}: {seconds(of)} s for {of['node_pairs']:,} pairs of node counts, {of['layouts']:,} layouts written "
+        f"down, {of['solved']} stage assignments; {of['peak_mb']:.0f} MB."
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from mixed_lasting import Share, mixed_lasting
 
-from costmodel.mixed import Mixed, MixedEstimate, Part, estimate_mixed
+from costmodel.mixed import Mixed, Part
+from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from costmodel.run import Run
 from planner.overrides import apply
 from planner.problem import Problem, parse_problem

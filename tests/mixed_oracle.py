@@ -18,16 +18,8 @@ from mixed_problems import mixed_problem
 from oracle import assignments, entry, modes, modules, num_assignments, quantile, splits_in_flight
 from random_problems import with_memory
 
-from costmodel.mixed import (
-    Line,
-    Mixed,
-    MixedEstimate,
-    Part,
-    crossing,
-    end_of_step,
-    estimate_mixed,
-    mixed_step_time,
-)
+from costmodel.mixed import Line, Mixed, Part, crossing, end_of_step, mixed_step_time
+from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from costmodel.pipeline import micro_batches_in_flight
 from costmodel.run import Run
 from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory, stage_time

@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Layout, Oracle, all_splits, assignments, modes, scalar_rates, small_problem
 from random_problems import leading, problem, with_room
-from searched import written_down
+from searched import blank, written_down
 
 from costmodel.pipeline import plain_layers, stage_split
 from costmodel.stage import stage_memory, stage_time
 from costmodel.step import step_time
+from planner.bound.fit import may_fit
 from planner.evaluate import evaluate
 from planner.instance import Instance
-from planner.search import Table
+from planner.search import Table, pipelines
 from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.stages import StageProblem
 
@@ -136,6 +137,35 @@ def test_no_assignment_of_many_more_beats_a_bound(block: int, make: Make) -> Non
             lines = all_beaten(oracle, tightened(oracle, share), know_memory=True)
             wrong += [f"seed {seed}, share {share}: {line}" for line in lines]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("make", [problem, leading])
+def test_what_cannot_fit_at_first_sight_does_not_fit_when_looked_at_closely(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ruled_out = 0
+    for seed in range(40):
+        instance = make(Random(seed))
+        for size in (2.0**28, 2.0**30, 2.0**32):
+            tight = with_room(instance, size)
+            first = blank(tight)
+            first.list_pipelines(np.arange(len(first.book.keys)))
+            second, every = first.again(first.goal), np.arange(len(first.pipelines))
+            with monkeypatch.context() as patch:
+                asked: list[int] = []
+
+                def count(*given: Any, asked: list[int] = asked) -> Any:
+                    fits = may_fit(*given)
+                    asked.append(int((~fits).sum()))
+                    return fits
+
+                patch.setattr(pipelines, "may_fit", count)
+                first.pipelines.fit(first.book, every, first.layouts)
+                patch.setattr(pipelines, "may_fit", lambda _, mix, pp, *rest: np.ones(len(pp), dtype=bool))
+                second.pipelines.fit(second.book, every, second.layouts)
+            ruled_out += sum(asked)
+            assert (np.isinf(first.pipelines.slowest) == np.isinf(second.pipelines.slowest)).all(), seed
+    assert ruled_out > 100
 
 
 def quickest_by_case(problem: StageProblem) -> dict[int | None, tuple[float, float]]:

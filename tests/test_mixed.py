@@ -13,7 +13,8 @@ from oracle import objective, within
 
 from costmodel.cards import load_card
 from costmodel.estimate import estimate
-from costmodel.mixed import Mixed, Part, estimate_mixed
+from costmodel.mixed import Mixed, Part
+from costmodel.mixed_estimate import estimate_mixed
 from costmodel.run import Fabric, Run
 from costmodel.stack import load_stack
 from hardware.catalogue import load_accelerator

@@ -273,7 +273,9 @@ def test_what_was_explored_under_another_cost_model_is_looked_for_again(solution
     kept = explore(solution)
     first, *rest = kept.explored.plans
     wrong = first.model_copy(
-        update={"estimate": first.estimate.model_copy(update={"step_time_s": first.estimate.step_time_s * 1.1})}
+        update={
+            "estimate": first.estimate.model_copy(update={"step_time_s": first.estimate.step_time_s * 1.1})
+        }
     )
     kept = kept.model_copy(
         update={"explored": kept.explored.model_copy(update={"plans": (wrong, *rest), "swings": ()})}

@@ -107,13 +107,15 @@ def figure_row(of: Figure) -> tuple[str, ...]:
     """A figure in the words of its unit."""
     form = {"USD": "{:,.0f}", "%": "{:.1f}", "tokens/s": "{:,.0f}", "s": "{:.3f}"}.get(of.unit, "{:,.1f}")
     name = "MFU" if of.name == "mfu" else of.name.replace("_", " ")
-    sign = "+" if of.difference > 0 else "-" if of.difference < 0 else ""
+    size = form.format(abs(of.difference))
+    # What rounds to nothing has no sign.
+    sign = "" if not size.strip("0.,") else "+" if of.difference > 0 else "-"
     values = [form.format(value) for value in (of.a, of.b)]
     unit = "points" if of.unit == "%" else of.unit
     return (
         name,
         *(f"{value} {of.unit}" for value in values),
-        f"{sign}{form.format(abs(of.difference))} {unit}",
+        f"{sign}{size} {unit}",
     )
 
 
@@ -122,4 +124,5 @@ def part_row(name: str, of: Part) -> tuple[str, ...]:
     from planner.cli.words import seconds
 
     digits = 2 if abs(of.difference) < 100 else 0
-    return (name, seconds(of.a_s), seconds(of.b_s), f"{of.difference:+,.{digits}f}")
+    difference = f"{of.difference:+,.{digits}f}"
+    return (name, seconds(of.a_s), seconds(of.b_s), "0" if not difference.strip("+-0.") else difference)

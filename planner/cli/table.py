@@ -251,7 +251,7 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
         rows.append(("best together", one_line(verdict.plan)))
     of = verdict.proof
     looked = f"{of.node_pairs:,} pairs of node counts, {of.layouts:,} layouts, {of.solved:,} solved exactly"
-    rows.append(("looked at", f"{looked}; gap {of.gap:.2%}; {of.seconds:.1f} s"))
+    rows.append(("looked at", f"{looked}; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s"))
     return _grid(rows)
 
 

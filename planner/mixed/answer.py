@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.mixed import MixedEstimate, estimate_mixed
+from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from planner import solution
-from planner.answer import GIB, memory_parts, spare
+from planner.answer import GIB, Used, memory_parts, slack_of_run, spare
 from planner.economics import DAY
 from planner.instance import Instance, Pool
 from planner.mixed.losses import PairLosses
 from planner.mixed.outlook import PairOutlook, band_of_pair
 from planner.mixed.plan import MixedPlan, mixed_of
-from planner.outlook import TB
 from planner.search.rows import memory_limit
 from planner.space.values import selective_modules
 
@@ -26,11 +25,8 @@ def predicted(instance: Instance, plan: MixedPlan) -> MixedEstimate:
 
 def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason, ...] = ()) -> solution.Plan:
     """A mixed plan as the solution file has it."""
-    of, ahead, band = (
-        predicted(instance, plan),
-        PairOutlook.of_pair(instance, plan),
-        band_of_pair(instance, plan),
-    )
+    of, ahead = predicted(instance, plan), PairOutlook.of_pair(instance, plan)
+    band = band_of_pair(instance, plan)
     fuller = int(np.argmax([float(memory.total) for memory in of.memory]))
     figures = solution.Estimate(
         step_time_s=of.step_time,
@@ -45,7 +41,7 @@ def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason
         **ahead.figures(band),
     )
     decided = decisions(instance, plan, of)
-    slack = _slack(instance, plan, ahead, figures, decided) | spare(instance, decided, figures)
+    slack = _slack(instance, plan, figures, decided) | spare(instance, decided, figures)
     return solution.Plan(decisions=decided, estimate=figures, slack=slack, reasons=reasons)
 
 
@@ -112,38 +108,16 @@ def _stages(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> tuple[sol
 
 
 def _slack(
-    instance: Instance,
-    plan: MixedPlan,
-    ahead: PairOutlook,
-    figures: solution.Estimate,
-    decided: solution.Decisions,
+    instance: Instance, plan: MixedPlan, figures: solution.Estimate, decided: solution.Decisions
 ) -> dict[str, solution.Slack]:
     """How far the plan stays from each limit; memory and nodes by GPU type."""
-    limits = instance.limits
-    used: dict[str, tuple[float | None, float, str]] = {
-        "deadline": (limits.deadline and limits.deadline / DAY, figures.days, "days"),
-        "budget": (limits.budget, figures.dollars, "USD"),
-    }
     pools = [instance.pools[index] for index in plan.pools]
-    spares = _spares(pools, plan)
-    for part, pool, ready in zip(decided.parts, pools, spares, strict=True):
-        used[f"memory of {part.gpu}"] = (part.memory_limit_gib, part.memory_gib, "GiB")
-        used[f"nodes of {part.gpu}"] = (
-            float(pool.nodes or pool.max_nodes),
-            float(part.nodes + ready),
-            "nodes",
-        )
-    if figures.energy is not None:
-        used["energy"] = (limits.energy and limits.energy / 1e3, figures.energy.mwh, "MWh")
-        used["carbon"] = (limits.carbon, figures.energy.tonnes_co2, "t CO2")
-    if figures.storage is not None and ahead.pool.site is not None:
-        room = float(np.asarray(ahead.pool.site.storage.resolved(decided.nodes).capacity)) / TB
-        used["storage"] = (room if np.isfinite(room) else None, figures.storage.total_tb, "TB")
-    return {
-        name: solution.Slack(limit=limit, used=value, left=limit - value, unit=unit)
-        for name, (limit, value, unit) in used.items()
-        if limit is not None
-    }
+    of_pools: Used = {}
+    for part, pool, ready in zip(decided.parts, pools, _spares(pools, plan), strict=True):
+        nodes = float(pool.nodes or pool.max_nodes)
+        of_pools[f"memory of {part.gpu}"] = (part.memory_limit_gib, part.memory_gib, "GiB")
+        of_pools[f"nodes of {part.gpu}"] = (nodes, float(part.nodes + ready), "nodes")
+    return slack_of_run(instance, pools[0].site, decided.nodes, figures, of_pools)
 
 
 def _spares(pools: list[Pool], plan: MixedPlan) -> list[int]:

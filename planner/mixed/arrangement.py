@@ -40,6 +40,11 @@ class Arrangement:
         return self.book.keys.take(self.key[0])
 
     @property
+    def instance(self) -> Instance:
+        """The problem's."""
+        return self.book.instance
+
+    @property
     def both(self) -> tuple[Pool, Pool]:
         first, second = (self.book.instance.pools[index] for index in self.pools)
         return first, second

@@ -3,111 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import within_memory
 from planner.bound.mix import LayerMix
-from planner.bound.quick import per_step_floor
 from planner.bound.recompute import Recompute
 from planner.bound.room import RankRoom
-from planner.keybook import gather
+from planner.mixed.costs import Around, MixedCosts, of_both
 
 Array = NDArray[Any]
 HALVINGS = 9
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What a step takes beside the ranks' work: (lines, rows), (2, rows) or (rows,)."""
-
-    steady: Array
-    """(lines, rows) exposed transfer a micro-batch."""
-    fill: Array
-    """(lines, rows)"""
-    end: Array
-    """(rows,) least exposed data-parallel and optimizer time of the worst rank."""
-    fixed: Array
-    """(2, rows) of each pool."""
-    scale: Array
-    """(rows,)"""
-    micro_batch: float
-    """Seconds a step for each micro-batch."""
-    bubble: float
-
-    def take(self, index: Any) -> Around:
-        """Of some rows."""
-        names = ("steady", "fill", "end", "fixed", "scale")
-        return replace(self, **{name: getattr(self, name)[..., index] for name in names})
-
-    @classmethod
-    def nothing(cls, lines: int, scale: Array, bubble: float) -> Around:
-        """Only bubble and stragglers."""
-        none = np.zeros(scale.shape)
-        wide = np.broadcast_to(none, (2, *none.shape))
-        return cls(wide[:lines], wide[:lines], none, wide, scale, 0.0, bubble)
-
-
-@dataclass(frozen=True, slots=True)
-class MixedCosts:
-    """What rows of one arrangement and recompute family cost, before layers are laid out."""
-
-    stages: bool
-    rates: tuple[StageRates, StageRates]
-    """Of each pool; their `fixed` is that of no micro-batch."""
-    steady: Array
-    """(lines, rows) exposed transfer a micro-batch."""
-    fill: Array
-    """(lines, rows)"""
-    pp: Array
-    split: Array
-    limits: tuple[float, float]
-    """Bytes of a GPU of each pool."""
-    micro_batch: float
-    """Seconds a step for each micro-batch that the optimizer's hooks take."""
-
-    def take(self, index: Any) -> MixedCosts:
-        """Of some rows."""
-        rates = gather(self.rates[0], index), gather(self.rates[1], index)
-        columns = {name: getattr(self, name)[..., index] for name in ("steady", "fill", "pp", "split")}
-        return replace(self, rates=rates, **columns)
-
-    def around(self, mix: LayerMix) -> Around:
-        """What surrounds the ranks' work."""
-        first, second = self.rates
-        return Around(
-            self.steady,
-            self.fill,
-            self._end(mix),
-            np.stack([first.fixed, second.fixed]),
-            np.maximum(first.scale, second.scale),
-            self.micro_batch,
-            first.bubble,
-        )
-
-    def _end(self, mix: LayerMix) -> Array:
-        if not self.stages:
-            each = [per_step_floor(of, mix.totals, self.pp, 1.0) for of in self.rates]
-            return np.maximum(each[0], each[1])
-        # Whatever lies where: traffic of the quicker pool, hidden behind the busier one.
-        first, second = self.rates
-        least = {
-            name: _of_both(np.minimum, first, second, name) for name in ("reduce", "gather", "optimizer")
-        }
-        most = {name: _of_both(np.maximum, first, second, name) for name in ("work", "recompute")}
-        return per_step_floor(replace(first, **least, **most), mix.totals, self.pp, 1.0)
-
-
-def _of_both(choose: Any, first: StageRates, second: StageRates, name: str) -> Any:
-    a, b = getattr(first, name), getattr(second, name)
-    if isinstance(a, PerLayer):
-        return PerLayer(*(choose(getattr(a, f.name), getattr(b, f.name)) for f in fields(PerLayer)))
-    return choose(a, b)
+"""Of the bisection for the least pace: its bound is within 1/500 of where it started."""
+SURE = 1 - 1e-9
+"""Bounds are lowered by this share, so that rounding drops nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +66,13 @@ class Pace:
         with np.errstate(divide="ignore", invalid="ignore"):
             longer = np.where(saved > 0, (other - self.total) / saved, 0.0)
         longer = np.maximum(slowest, longer)
-        times = [
+        at_least, at_longer = (
             pipeline_time(
                 t, np.maximum(np.maximum(self.total, other - saved * t), t), num_microbatches, 1, bubble
             )
             for t in (slowest, longer)
-        ]
-        return np.minimum(*times)
+        )
+        return np.minimum(at_least, at_longer)
 
 
 def favour(parts: Array) -> Array:
@@ -241,7 +154,7 @@ def pace_within_memory(costs: MixedCosts, mix: LayerMix, in_flight: Array, case:
         )
     )
     slowest = least_pace(masked, case, usual.slowest[0], high, float(mix.totals.max()))
-    extra = case.total * _of_both(np.minimum, *costs.rates, "recompute").min(axis=-1)
+    extra = case.total * of_both(np.minimum, *costs.rates, "recompute").min(axis=-1)
     assert usual.other is not None
     return Pace(slowest[None], usual.total + extra, usual.other + extra, usual.saved)
 

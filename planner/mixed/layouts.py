@@ -62,6 +62,11 @@ class MixedRows:
         """(rows,) data-parallel replicas of both pools together."""
         return self.dp[0] if of.form == "stages" else self.dp.sum(axis=0)
 
+    def sequences(self, of: Arrangement, num_microbatches: Array) -> Array:
+        """(rows,) sequences a step with (2, rows) micro-batches."""
+        each = self.dp * num_microbatches
+        return of.keys.micro_batch[self.key] * (each[0] if of.form == "stages" else each.sum(axis=0))
+
     def on(self, of: Arrangement, side: int, dp: Array) -> Groups:
         """The rows as layouts of one pool."""
         keys, ones = of.key[side][self.key], np.ones_like(self.pp)
@@ -133,9 +138,7 @@ def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
         & permitted("dp", rows.replicas(of))
         & permitted("vpp", np.ones_like(rows.pp))
     )
-    return inside & (
-        keys.micro_batch * rows.dp.sum(axis=0) // (2 if of.form == "stages" else 1) <= instance.max_batch
-    )
+    return inside & (rows.sequences(of, np.ones_like(rows.dp)) <= instance.max_batch)
 
 
 def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from costmodel.goodput.failures import Failures
 from costmodel.goodput.goodput import Goodput, goodput, no_losses
-from costmodel.storage.demand import Demand
-from planner.instance import Instance, Pool
+from planner.instance import Pool
 
 Array = NDArray[Any]
 
@@ -21,21 +20,17 @@ def failures_of_both(of: tuple[Failures, Failures], num_gpus: Array, nodes: Arra
 
     `num_gpus` and `nodes` are (2, rows).
     """
-    gpus, switches = (
-        num_gpus.sum(axis=0),
-        sum(n / f.gpus_per_switch for f, n in zip(of, num_gpus, strict=True)),
-    )
+    switches = np.stack([n / f.gpus_per_switch for f, n in zip(of, num_gpus, strict=True)])
 
     def mean(name: str, weights: Array) -> Any:
         parts = [getattr(f, name) * weight for f, weight in zip(of, weights, strict=True)]
         return sum(parts) / weights.sum(axis=0)
 
-    by_switch = np.stack([n / f.gpus_per_switch for f, n in zip(of, num_gpus, strict=True)])
     return Failures(
         **{name: mean(name, num_gpus) for name in ("gpu", "software", "planned")},
         **{name: mean(name, nodes) for name in ("node", "spot")},
-        switch=mean("switch", by_switch),
-        gpus_per_switch=gpus / switches,
+        switch=mean("switch", switches),
+        gpus_per_switch=num_gpus.sum(axis=0) / switches.sum(axis=0),
     )
 
 
@@ -105,19 +100,3 @@ def _waiting(lost: Goodput, up: Array) -> Goodput:
 def nodes_of(pools: tuple[Pool, Pool], num_gpus: Array) -> Array:
     """(2, rows)."""
     return np.stack([n // pool.fabric.gpus_per_node for pool, n in zip(pools, num_gpus, strict=True)])
-
-
-def demand_of_both(
-    instance: Instance, pools: tuple[Pool, Pool], lost: Goodput, num_gpus: Any, seconds: Any, **of: Any
-) -> Demand:
-    """What runs keep, write and read: one run, whatever its GPUs."""
-    site = pools[0].site
-    assert site is not None
-    return site.demand(
-        lost,
-        tokens=instance.tokens,
-        vocab=instance.architecture.vocab,
-        num_gpus=num_gpus,
-        wall_seconds=seconds,
-        **of,
-    )

@@ -15,7 +15,8 @@ from planner.bound.capacity import repeated
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
 from planner.keybook import gather
-from planner.mixed.bound import MixedCosts, pace_within_memory, step_of
+from planner.mixed.bound import pace_within_memory, step_of
+from planner.mixed.costs import MixedCosts
 from planner.stages import (
     BUBBLE_PARTS,
     TIME_UNITS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from typing import Any
 
 import numpy as np
 
@@ -12,68 +12,92 @@ from planner.account import changes, driver_of
 from planner.bound.mix import LayerMix
 from planner.bound.quick import whole_model
 from planner.economics import Economy
+from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.mixed.answer import reported
+from planner.mixed.best import BestOfPairs, best_of_pairs
 from planner.mixed.plan import MixedPlan, mixed_of
-from planner.mixed.search import BestOfPairs, best_of_pairs
 from planner.mixing import Form
 from planner.reason_words import days_words, money_words, part_name
 from planner.search import Effort, Plan, goal_of
 from planner.solution import MixingProof, MixingVerdict, Reason, Solution
 
 WORDS: dict[Form, str] = {"stages": "pipeline stages", "replicas": "replicas"}
+NONE_IN_TIME = "none on two pools was found in time, and there may be one"
 CLEAR = 0.02
 """Tokens whose price differs by less than this share cost the same."""
 
 
-def with_mixing(instance: Instance, found: Solution, best: Plan | None, effort: Effort) -> Solution:
-    """The solution with the best plan on two pools in it: first where it is better than `best`."""
-    started = monotonic()
-    search = best_of_pairs(instance, effort)
-    plan, better = search.best, is_better(instance, search, best)
-    proof = proof_of(search, monotonic() - started)
+def with_mixing(instance: Instance, found: Solution, best: Plan | None, search: BestOfPairs) -> Solution:
+    """The solution with the best plan on two pools in it: first where it is better than `best`.
+
+    Raises TimeLimit when there is no plan, and the time passes before that is proved of two pools.
+    """
+    plan, mine = search.best, None if best is None else keys_of(instance, best)
+    better, proof = is_better(search, mine), proof_of(search)
     if plan is None:
-        text = (
-            "No plan on two pools is within the limits."
-            if best or search.complete
-            else "None was found in time."
-        )
-        return found.model_copy(update={"mixing": MixingVerdict(better=False, proof=proof, text=text)})
+        if best is None and not search.complete:
+            raise TimeLimit(f"no single pool has a plan within the limits; {NONE_IN_TIME}")
+        text = "No plan on two pools is within the limits." if search.complete else f"{NONE_IN_TIME}."
+        verdict = MixingVerdict(better=False, proof=proof, text=text[0].upper() + text[1:])
+        return found.model_copy(update={"mixing": verdict, **_proved(search, found, mine, better)})
     single = found.plans[0] if found.plans else None
-    told = reported(instance, plan, reasons(instance, plan, single, effort) if better else ())
+    told = reported(instance, plan, reasons(instance, plan, single, search.effort) if better else ())
     verdict = MixingVerdict(
         better=better,
         effect={} if single is None else effect_of(told, single),
         plan=None if better else told,
         proof=proof,
-        text=words(instance, plan, told, single, better),
+        text=words(
+            instance, plan, told, single, better, found.status != "feasible" if better else search.complete
+        ),
     )
-    if not better:
-        return found.model_copy(update={"mixing": verdict})
-    status = "optimal" if search.complete and found.status != "feasible" else "feasible"
-    first = {"status": status, "plans": (told, *found.plans), "conflict": None, "mixing": verdict}
-    return found.model_copy(update=first)
+    first = {"plans": (told, *found.plans), "conflict": None} if better else {}
+    proved = _proved(search, found, mine, better)
+    return found.model_copy(update={"mixing": verdict, **first, **proved})
 
 
-def is_better(instance: Instance, search: BestOfPairs, best: Plan | None) -> bool:
+def keys_of(instance: Instance, plan: Plan) -> tuple[Array, ...]:
+    """Sort keys of a plan on one pool, as the search on two pools has them."""
+    economy = Economy.of(instance, plan.row, surely=False)
+    return goal_of(instance).keys(economy, np.array([plan.step]))
+
+
+def is_better(search: BestOfPairs, mine: tuple[Array, ...] | None) -> bool:
     """Whether the mixed plan comes before the best plan of a single pool in the order of the goal."""
-    if search.best is None or search.achieved is None or best is None:
-        return search.best is not None
-    economy = Economy.of(instance, best.row, surely=False)
-    mine = goal_of(instance).keys(economy, np.array([best.step]))
+    if search.achieved is None or mine is None:
+        return search.achieved is not None
     both = tuple(np.concatenate(pair) for pair in zip(search.achieved, mine, strict=True))
     first, second = economics.ranks(both).tolist()
     return first < second
 
 
-def proof_of(search: BestOfPairs, seconds: float) -> MixingProof:
+def _proved(
+    search: BestOfPairs, found: Solution, mine: tuple[Array, ...] | None, better: bool
+) -> dict[str, Any]:
+    """Status and proof of single and mixed plans together: the gap is to the lower of both bounds."""
+    chosen = search.achieved if better else mine
+    if chosen is None:
+        return {}
+    value = float(chosen[0][0])
+    alone = float("inf") if mine is None else float(mine[0][0]) * (1 - found.proof.gap)
+    mixed = float("inf") if search.complete else search.least
+    gap = max(0.0, (value - min(alone, mixed)) / value)
+    surely = found.status != "feasible" and (search.complete or search.least > value)
+    return {
+        "status": "optimal" if surely else "feasible",
+        "proof": found.proof.model_copy(update={"gap": gap}),
+    }
+
+
+def proof_of(search: BestOfPairs) -> MixingProof:
     """What was looked at."""
     return MixingProof(
         node_pairs=search.cells,
         layouts=search.layouts,
         solved=search.solved,
         gap=search.gap,
-        seconds=seconds,
+        seconds=search.seconds,
     )
 
 
@@ -90,19 +114,28 @@ def effect_of(told: solution.Plan, single: solution.Plan) -> dict[str, float]:
 
 
 def words(
-    instance: Instance, plan: MixedPlan, told: solution.Plan, single: solution.Plan | None, better: bool
+    instance: Instance,
+    plan: MixedPlan,
+    told: solution.Plan,
+    single: solution.Plan | None,
+    better: bool,
+    surely: bool = True,
 ) -> str:
-    """The verdict in a sentence or two."""
+    """The verdict in a sentence or two.
+
+    `surely`: whether the plan that is not chosen is the best of its kind, or the best that was found in time.
+    """
     name = f"{told.decisions.machines} as {WORDS[plan.form]} of one run"
     if single is None:
-        return f"No single pool has a plan within the limits; {name} is. {worth_words(instance, plan)}"
+        return f"No single pool has a plan within the limits, {name} has. {worth_words(instance, plan)}"
     effect = effect_of(told, single)
     change = f"{days_words(effect['days'])}, {money_words(effect['dollars'])}"
     if better:
-        best = f"the best plan on one pool ({single.decisions.machines})"
+        best = f"the best plan {'' if surely else 'found '}on one pool ({single.decisions.machines})"
         return f"{name}: {change} than {best}. {worth_words(instance, plan)}"
     why = grown_words(told, single)
-    return f"The best would be {name}: {change} than the chosen plan. {worth_words(instance, plan)}{why}"
+    best = "The best" if surely else "The best that was found in time"
+    return f"{best} would be {name}: {change} than the chosen plan. {worth_words(instance, plan)}{why}"
 
 
 def worth_words(instance: Instance, plan: MixedPlan) -> str:
@@ -158,9 +191,12 @@ def reasons(
         found.append(_reason("gpu", told.decisions.gpu, single.decisions.gpu, told, single))
     others: tuple[Form, ...] = tuple(form for form in instance.mixing.forms if form != plan.form)
     if others and not effort.out_of_time:
-        other = best_of_pairs(instance, effort, others).best
+        search = best_of_pairs(instance, effort, others)
+        other = search.best
+        if not search.complete:
+            return tuple(found)  # nothing is proved of the other form
         if other is None:
-            text = f"Form {plan.form}: no plan with {WORDS[others[0]]} on two pools is within the limits."
+            text = f"Form {plan.form}: no plan with {WORDS[others[0]]} of both types is within the limits."
             found.append(Reason(decision="mixed", chosen=plan.form, because="limits", text=text))
         else:
             found.append(_reason("mixed", plan.form, other.form, told, reported(instance, other)))

@@ -27,8 +27,9 @@ Array = NDArray[Any]
 Keys = tuple[Array, ...]
 FIRST_CEILING = 1.15
 """Layouts are first written down to this many times the best bound of a layer key."""
-AHEAD, NEARER = 1.02, 1.05
-"""The next ceiling is so many times the best bound beyond the last one, and at least so many times the last."""
+AHEAD, NEARER, MOST = 1.02, 1.02, 1e6
+"""The next ceiling is so many times the best bound beyond the last one; of the last one at least, and by
+more each time, up to the most."""
 REACHED = 1e-8
 """Relative room for rounding where a value is known that a plan reaches."""
 UNITS = {"energy": 1.0, "carbon": 1e-3}
@@ -72,7 +73,7 @@ class Choices:
         self.plans: list[Plan | None] = [None] * len(masks)
         self.incumbents: list[Keys | None] = [reached(table, reach)] * len(masks)
         """Sort keys of the best that is achieved: a plan, or a plain split that fits."""
-        self.growth = FIRST_CEILING
+        self.growth, self.nearer = FIRST_CEILING, NEARER
         self.plain: list[int | None] = [None] * len(masks)
         """The row of the best plain split, where that is the incumbent."""
         self.tried = 1
@@ -214,14 +215,14 @@ class Choices:
             keys = self.table.least_of_keys()
             known = keys.value[keys.within & self.wanted(self.table.book.keys, keys.value)]
             return FIRST_CEILING * float(known.min()) if len(known) else None
+        self.growth, self.nearer = min(self.growth**1.5, MOST), min(self.nearer**1.25, MOST)
         wanted = [
-            min(self.growth**1.5 * last if value is None else value * (1 + 1e-8), max(ahead, NEARER * last))
+            min(self.growth * last if value is None else value * (1 + 1e-8), max(ahead, self.nearer * last))
             for value, ahead in zip(values, self._ahead(), strict=True)
             if value is None or value * (1 + 1e-9) > last
         ]
         if not wanted:
             return None
-        self.growth **= 1.5
         return max(wanted) if max(wanted) < self._largest() else np.inf
 
     def _ahead(self) -> list[float]:

@@ -140,7 +140,7 @@ def resolve(table: Table, target: Target, ceiling: float, effort: Effort) -> Non
     look, size = max(LOOKED_AT // target.share, 4), max(TIGHTENED // target.share, 128)
     while True:
         effort.check()
-        index, first, wide = target.front(table.rows, index, ceiling, (look, size))
+        index, first, wide = target.front(table.rows, index, ceiling, (look, max(look, size)))
         if not len(index):
             return
         rows = table.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +66,13 @@ class Effort:
 
     def check(self) -> None:
         if self.until is not None and monotonic() > self.until:
-            self.out_of_time = True
-            raise OutOfTime
+            self.stop()
+
+    def stop(self) -> NoReturn:
+        """Time is out: by this clock, or by that of a solver, which may be a little ahead of it."""
+        assert self.until is not None
+        self.out_of_time = True
+        raise OutOfTime
 
     @property
     def seconds_left(self) -> float | None:

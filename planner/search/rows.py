@@ -88,8 +88,7 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
     try:
         stages = solve_stages(problem, effort.seconds_left, longest)
     except TimeoutError:
-        effort.check()
-        raise
+        effort.stop()
     return None if stages is None else priced(book, row, stages)
 
 

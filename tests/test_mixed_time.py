@@ -1,0 +1,120 @@
+"""Plans on two pools when the time is too short: nothing is claimed that was not proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner import solve as solving
+from planner.errors import TimeLimit
+from planner.mixed import BestOfPairs, best_of_pairs
+from planner.mixed import search as searching
+from planner.problem import Problem, parse_problem
+from planner.search import Effort, rows
+from planner.search.goal import OutOfTime
+from planner.solve import solve
+
+HOUR = 3600.0
+
+
+def job(objective: str = "time", **limits: str) -> Problem:
+    data: dict[str, Any] = {
+        "model": "llama-2-7b",
+        "training": {"tokens": "300B", "seq_len": 4096, "global_batch": "512 sequences"},
+        "hardware": [
+            {"gpu": "H800", "nodes": 4, "price": "2 USD/gpu-hour"},
+            {"gpu": "H20", "nodes": 4, "price": "0.8 USD/gpu-hour"},
+        ],
+        "objective": objective,
+        "search": {"tp": [1, 2], "cp": 1, "micro_batch": [1, 2], "pp": [1, 2, 4], "framework": "any"},
+        "limits": limits,
+        "mixing": {"network": "25 GB/s"},
+    }
+    return parse_problem(data)
+
+
+@pytest.fixture
+def no_time_for_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is out as soon as plans on two pools are looked for."""
+    look = best_of_pairs
+
+    def late(instance: Any, effort: Effort) -> BestOfPairs:
+        effort.until = 0.0
+        return look(instance, effort)
+
+    monkeypatch.setattr("planner.mixed.best_of_pairs", late)
+
+
+@pytest.mark.usefixtures("no_time_for_pairs")
+def test_a_plan_on_one_pool_is_not_proved_best_while_two_pools_are_not_looked_at() -> None:
+    solution = solve(job(), time_limit=HOUR)
+    assert solution.status == "feasible"
+    assert solution.mixing is not None
+    assert solution.mixing.text == "None on two pools was found in time, and there may be one."
+    assert solution.mixing.proof.gap == 1
+
+
+@pytest.mark.usefixtures("no_time_for_pairs")
+def test_the_gap_of_a_plan_on_one_pool_reaches_to_the_bound_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = solve(job(), time_limit=HOUR)
+    monkeypatch.undo()
+    whole = solve(job())
+    assert whole.status == "optimal"
+    assert whole.proof.gap == 0
+    assert whole.plans[0].decisions.mixed is not None
+    (plan,) = short.plans
+    assert 1 - whole.plans[0].estimate.days / plan.estimate.days <= short.proof.gap < 1
+
+
+@pytest.mark.usefixtures("no_time_for_pairs")
+def test_a_problem_that_two_pools_might_solve_is_not_called_infeasible() -> None:
+    with pytest.raises(TimeLimit, match="no single pool has a plan within the limits; none on two pools"):
+        solve(job(deadline="1 day"), time_limit=HOUR)
+
+
+def test_two_pools_are_looked_at_before_a_conflict_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What explains why there is no plan has no time limit, and is of no use where two pools have one."""
+    fast, slow = (plan.estimate.days for plan in solve(job()).plans)
+
+    def never(*_: Any) -> None:
+        raise AssertionError("there is a plan on two pools")
+
+    monkeypatch.setattr(solving, "nearest_miss", never)
+    solution = solve(job("cost", deadline=f"{(fast + slow) / 2} days"))
+    assert solution.status == "optimal"
+    assert solution.plans[0].decisions.mixed is not None
+
+
+def test_where_two_pools_have_no_plan_either_it_is_said_what_the_ways_out_are_of() -> None:
+    solution = solve(job(deadline="1 day"))
+    assert solution.status == "infeasible"
+    assert solution.conflict is not None
+    assert solution.conflict.limits == ("deadline",)
+    assert any("for single pools; two together may need less" in note for note in solution.notes)
+
+
+@pytest.mark.parametrize("module", [searching, rows])
+def test_a_solver_whose_clock_is_ahead_ends_the_search_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    """CP-SAT may find its time over before `Effort.check` does."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(module, "solve_mixed_stages" if module is searching else "solve_stages", late)
+    try:
+        solution = solve(job(), time_limit=HOUR)
+    except TimeLimit:
+        return
+    assert solution.status == "feasible"
+
+
+def test_time_is_out_for_those_only_who_have_a_limit() -> None:
+    with pytest.raises(AssertionError):
+        Effort().stop()
+    effort = Effort(until=1e12)
+    with pytest.raises(OutOfTime):
+        effort.stop()
+    assert effort.out_of_time
