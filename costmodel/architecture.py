@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from hardware.documented import Documented
 
 LayerKind = Literal["dense", "moe"]
+MOST_LAYERS = 10_000
+"""More are a slip of the finger: the deepest transformers that were ever trained have 1,000."""
 
 
 class Shape(Documented):
@@ -70,7 +72,7 @@ class Architecture(Shape):
 
     name: str
     """What reports call it."""
-    layers: PositiveInt
+    layers: Annotated[PositiveInt, Field(le=MOST_LAYERS)]
     """Transformer layers, without multi-token-prediction modules."""
     hidden: PositiveInt
     """Width of the residual stream, d."""

@@ -67,6 +67,19 @@ def group_bandwidth(run: Run, ranks: Column, stride: Column, nvlink: float, nic:
     return ring_bandwidth(run.fabric, ranks, stride, nvlink, nic)
 
 
+def replica_bandwidth(run: Run, ranks: Column, stride: Column, nvlink: float, nic: Column) -> Array:
+    """The same of a group over all replicas, some of which may be in another pool.
+
+    Then the buffer crosses between the pools, and no domain holds more of the group than either pool does:
+    min(e_nv*NVLink, e_nic*NIC*min(q, r)), r = ranks*min(elsewhere, dp - elsewhere)/dp.
+    """
+    if not np.any(run.elsewhere):
+        return group_bandwidth(run, ranks, stride, nvlink, nic)
+    fewest = ranks * np.minimum(run.elsewhere, run.dp - run.elsewhere) / run.dp
+    together = members_per_domain(run.fabric, fewest, stride)
+    return np.minimum(nvlink * run.fabric.nvlink, nic * run.fabric.nic * together)
+
+
 def ring_bandwidth(fabric: Fabric, ranks: Column, stride: Column, nvlink: float, nic: Column) -> Array:
     """bytes/s a rank sends in a ring over a group, NVLink inside a domain, NICs between domains.
 

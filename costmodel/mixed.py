@@ -71,8 +71,11 @@ def end_of_step(rates: StageRates, split: StageSplit) -> Array:
 
 
 def joint_fabric(fabric: Fabric, other: Fabric, link: float) -> Fabric:
-    """A pool's links where its traffic goes to another pool: no faster than either's NICs, nor the link."""
-    return replace(fabric, nic=min(fabric.nic, other.nic, link))
+    """A pool's links where its traffic goes to another pool.
+
+    No faster than either's NICs, nor the link; and as few members of a group share a domain as in either.
+    """
+    return replace(fabric, nic=min(fabric.nic, other.nic, link), domain=min(fabric.domain, other.domain))
 
 
 def replica_rates(own: StageRates, joint: StageRates) -> StageRates:
@@ -120,7 +123,8 @@ class Mixed:
     """bytes/s one way that each GPU has to the other pool."""
 
     @property
-    def stages(self) -> bool:
+    def one_pipeline(self) -> bool:
+        """Whether a pipeline is over both types: plans of stages, not of replicas."""
         return self.parts[0].ranks != self.parts[1].ranks
 
     @property
@@ -130,20 +134,22 @@ class Mixed:
     def joint_run(self, part: int) -> Run:
         """A part's run with the replicas of both types, and the links between the pools."""
         run, other = self.parts[part].run, self.parts[1 - part].run
-        dp = run.dp if self.stages else run.dp + other.dp
-        return replace(run, dp=dp, fabric=joint_fabric(run.fabric, other.fabric, self.link))
+        fabric = joint_fabric(run.fabric, other.fabric, self.link)
+        if self.one_pipeline:
+            return replace(run, fabric=fabric)
+        return replace(run, dp=run.dp + other.dp, elsewhere=other.dp, fabric=fabric)
 
     def rates(self, part: int) -> StageRates:
         """Rates of a part; of all ranks, whether it holds them or not."""
         own = stage_rates(self.parts[part].run)
-        return own if self.stages else replica_rates(own, stage_rates(self.joint_run(part)))
+        return own if self.one_pipeline else replica_rates(own, stage_rates(self.joint_run(part)))
 
 
 def lines_of(of: Mixed, rates: Sequence[StageRates], splits: Sequence[StageSplit]) -> tuple[Line, ...]:
     """The pipelines of a mixed plan: one over both types, or one of each."""
     busy = [stage_time(rate, split) for rate, split in zip(rates, splits, strict=True)]
     pp = int(of.parts[0].run.pp)
-    if not of.stages:
+    if not of.one_pipeline:
         return tuple(
             Line(time, part.run.num_microbatches, rate.p2p_steady, (pp - 1) * rate.p2p_fill, rate.bubble)
             for time, part, rate in zip(busy, of.parts, rates, strict=True)

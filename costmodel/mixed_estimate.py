@@ -102,7 +102,7 @@ def _breakdown(
     longest = int(np.argmax([float(line.seconds) for line in lines]))
     line = lines[longest]
     rank = int(line.busy.argmax())
-    side = longest if not of.stages else int(rank not in of.parts[0].ranks)
+    side = longest if not of.one_pipeline else int(rank not in of.parts[0].ranks)
     of_rank = micro_batch_parts(both[side].rates, both[side].split, layer_cost(of.parts[side].run))
     parts = {name: float(line.num_microbatches * part[rank]) for name, part in of_rank.items()}
     exposed, optimizer = max(both[0].ends + both[1].ends, key=sum)
@@ -115,7 +115,7 @@ def _assembled(
     of: Mixed, both: tuple[_Side, _Side], seconds: float, parts: dict[str, float]
 ) -> MixedEstimate:
     runs, architecture = [part.run for part in of.parts], of.parts[0].run.architecture
-    batches = [run.tokens_per_step for run in runs[: 1 if of.stages else 2]]
+    batches = [run.tokens_per_step for run in runs[: 1 if of.one_pipeline else 2]]
     tokens = float(sum(batches)) / seconds
     model = float(model_flops_per_token(architecture, runs[0].seq_len))
     again = recomputed_flops_per_token(

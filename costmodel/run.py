@@ -67,6 +67,8 @@ class Run:
     """Most ranks that states are sharded over: hybrid sharding, or ZeRO within a node. Others replicate."""
     offload: float = 0.0
     """Share of the kept activations that wait in host memory for their backward pass."""
+    elsewhere: Column = 0
+    """Of the dp replicas, those on another pool of GPUs (`costmodel.mixed`)."""
 
     @property
     def copies(self) -> int:

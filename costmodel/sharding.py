@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.collectives import group_bandwidth
+from costmodel.collectives import replica_bandwidth
 from costmodel.memory.profile import is_low_precision
 from costmodel.memory.shape import add, scaled
 from costmodel.memory.states import LocalParameters
@@ -28,7 +28,7 @@ def parameter_bytes(run: Run) -> float:
 def seconds_per_byte(run: Run, ranks: Column, stride: Column) -> Array:
     """Ring time of a reduce-scatter or all-gather for each byte of the full buffer: (n-1)/n / B."""
     stack = run.stack.data_parallel
-    rate = group_bandwidth(run, ranks, stride, stack.nvlink_efficiency, nic_share(run, stride))
+    rate = replica_bandwidth(run, ranks, stride, stack.nvlink_efficiency, nic_share(run, stride))
     return (1.0 - 1.0 / np.asarray(ranks, dtype=float)) / rate
 
 

@@ -30,6 +30,8 @@ from planner.space.values import selective_modules
 from planner.sureness import band_of_plan, memory_risk, probabilities
 
 GIB = 2**30
+ROUNDING = 1e-12
+"""Seconds of a step that are none."""
 Used = dict[str, tuple[float | None, float, str]]
 """By the name of a limit: the limit, if there is one, what a plan uses of it, and the unit of both."""
 
@@ -91,7 +93,7 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
         out_of_memory=solution.MemoryRisk(
             risk=risk.grade, probability=risk.probability, balanced=risk.balanced
         ),
-        breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
+        breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds > ROUNDING},
         **ahead.figures(band),
     )
     return solution.Plan(

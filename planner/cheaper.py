@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf, isfinite
 
 from costmodel.goodput.failures import DAYS_A_MONTH, lost_share, stops_a_month
 from costmodel.money import (
@@ -15,7 +16,7 @@ from costmodel.money import (
     stops_until,
 )
 from planner.outlook import DAY
-from planner.paid import Paid, words
+from planner.paid import Paid, percent, words
 from planner.payment import Cheaper
 
 HOURS_A_MONTH = 24.0 * DAYS_A_MONTH
@@ -73,7 +74,8 @@ def spot(way: Paid, than: Paid, deadline: float | None) -> Cheaper:
         why = "nothing is lost under assume_mfu" if not way.ahead.stops else "its price makes up for it"
         return told(way, than, figures, f"{head} however often nodes are taken back, as {why}.")
     if until == 0:
-        text = f"{head} only below {price}: it is {way.tariff.price:.2f}."
+        low, high = apart(figures["price"], way.tariff.price)
+        text = f"{head} only below {low} USD/gpu-hour: it is {high}."
         return told(way, than, figures, text)
     often = {
         "stops_a_month": until,
@@ -89,11 +91,22 @@ def spot(way: Paid, than: Paid, deadline: float | None) -> Cheaper:
     return told(way, than, figures, text + in_time(way, deadline, figures))
 
 
+def apart(low: float, high: float) -> tuple[str, str]:
+    """Two prices with as many digits as tell them apart."""
+    digits = next((d for d in range(2, 6) if f"{low:.{d}f}" != f"{high:.{d}f}"), 2)
+    return f"{low:.{digits}f}", f"{high:.{digits}f}"
+
+
 def in_time(way: Paid, deadline: float | None, figures: dict[str, float]) -> str:
     """The rate at which the deadline breaks, where it does before spot is dearer."""
     if deadline is None:
         return ""
-    until = stops_until(lambda stops: way.run(stops).seconds, deadline)
+
+    def surely(stops: float) -> float:
+        run = way.run(stops)
+        return run.seconds * way.margin(run) if isfinite(run.seconds) else inf
+
+    until = stops_until(surely, deadline)
     if until is None or until >= figures["stops_a_month"]:
         return ""
     if until == 0:
@@ -109,7 +122,7 @@ def owned(way: Paid, than: Paid) -> Cheaper:
     share, days, node = busy_share_to_own(of, rent), days_to_own(of, rent), node_price_to_own(of, rent)
     figures = {"price": rent} | ({"node_price": node} if node > 0 else {})
     other = f"a node costs less than ${node:,.0f} (taken: ${of.node:,.0f})" if node > 0 else ""
-    above = f"{than.tariff.price * way.tariff.price / rent:.2f} USD/gpu-hour are paid there"
+    above = f"{than.tariff.price * way.tariff.price / rent:,.2f} USD/gpu-hour are paid there"
     last = f"{other}, or more than {above}" if other else f"more than {above}"
     if not 0 < share <= 1:
         text = f"Owned does not cost less than {words(than.kind)}, however busy, unless {last}."
@@ -117,8 +130,8 @@ def owned(way: Paid, than: Paid) -> Cheaper:
     figures |= {"busy_share": share, "hours_a_year": share * HOURS_PER_YEAR, "paid_back_days": days}
     text = (
         f"Owned costs less than {words(than.kind)} if the GPUs train {share:.0%} of their {of.years:g} years "
-        f"or more ({share * HOURS_PER_YEAR:,.0f} h a year; taken: {of.busy:.0%}), {last}. What is bought is "
-        f"paid back after {days:,.0f} days of training."
+        f"or more ({share * HOURS_PER_YEAR:,.0f} h a year; taken: {percent(of.busy)}), {last}. What is "
+        f"bought is paid back after {days:,.0f} days of training."
     )
     return told(way, than, figures, text)
 

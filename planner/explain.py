@@ -140,6 +140,11 @@ def runner_ups(table: Table, plan: Plan) -> tuple[RunnerUp, ...]:
         else:
             keys = table.goal.keys(Economy.of(instance, other.row), np.array([other.step]))
             found.append(RunnerUp(name, other, tuple(float(key[0]) for key in keys)))
+    found += [
+        RunnerUp(name, None, (), "precision", f"{name} has no {precision}")
+        for name, precision in instance.without_precision
+        if permits("gpu", name)
+    ]
     return tuple(found)
 
 

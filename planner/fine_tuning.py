@@ -8,6 +8,11 @@ from planner.outlook import GB, Outlook
 from planner.payment import FineTuning
 
 
+def hours_words(hours: float) -> str:
+    """48.0, 1,234.5, 0.0021."""
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
+
+
 def fine_tuning(of: FineTune, ahead: Outlook, mfu: float, cost: float) -> FineTuning:
     """A fine-tune beside a run of such a cost and MFU."""
     architecture, gpu = ahead.instance.architecture, ahead.pool.gpu
@@ -15,9 +20,12 @@ def fine_tuning(of: FineTune, ahead: Outlook, mfu: float, cost: float) -> FineTu
     price = ahead.pool.price if of.price is None else of.price
     one = float(dollars(of.gpus, days, price))
     runs = float(runs_for_the_same_money(cost, one))
+    often = (
+        f"as much as {runs:,.0f} fine-tunes" if runs >= 1.5 else f"{runs:.3g} times as much as a fine-tune"
+    )
     text = (
-        f"The run costs as much as {runs:,.0f} fine-tunes of {of.gpus} GPUs for {days * 24:,.1f} h at "
-        f"{price:.2f} USD/gpu-hour (${one:,.0f} each)."
+        f"The run costs {often} of {of.gpus} GPU{'s' * (of.gpus > 1)} for {hours_words(days * 24)} h at "
+        f"{price:.2f} USD/gpu-hour (${one:,.{0 if one >= 100 else 2}f} each)."
     )
     if (states := of.states(architecture)) > (there := of.gpus * gpu.memory.driver):
         text += f" Its weights and states are {states / GB:,.0f} GB, above the {there / GB:,.0f} GB there."

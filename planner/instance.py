@@ -150,6 +150,8 @@ class Instance:
     """None: every plan stays within one pool."""
     saves: bool = False
     """The run ends with a checkpoint that is waited for: the next phase starts from it."""
+    without_precision: tuple[tuple[str, str], ...] = ()
+    """GPUs of the problem that have none of its precisions, each with what it lacks: they have no pool."""
     derived: dict[str, Any] = field(default_factory=dict[str, Any], init=False, compare=False, repr=False)
     """What is computed from the instance once and looked up after that; never carried over to another."""
 

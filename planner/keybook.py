@@ -105,10 +105,11 @@ class KeyBook:
         gpus = keys.tp * keys.cp / (keys.micro_batch * float(instance.seq_len))
         return cls(instance, keys, place, costs, least, least.total * gpus + least.per_token)
 
-    def rates(self, rows: Groups, pool: int, family: int, vpp: Any = None) -> StageRates:
+    def rates(self, rows: Groups, pool: int, family: int, vpp: Any = None, elsewhere: Any = 0) -> StageRates:
         """Stage rates of rows that share a pool and a recompute family."""
         cost, memory = self.costs[pool, family == SELECTIVE]
         at, run = self.place[rows.key], run_of_rows(self.instance, pool, family, rows, vpp)
+        run = replace(run, elsewhere=elsewhere)
         rates = stage_rates(run, cost.take(at), True, memory.take(at))
         if self.instance.assume_mfu is None:
             return rates

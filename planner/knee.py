@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 Point = tuple[float, ...]
 """What a plan takes of each axis; less is better."""
 AXES = {
-    "days": ("quicker", "{:,.1f} days"),
-    "dollars": ("cheaper", "${:,.0f}"),
-    "gpus": ("smaller", "{:,.0f} GPUs"),
-    "mwh": ("thriftier", "{:,.0f} MWh"),
-    "tonnes_co2": ("cleaner", "{:,.1f} t CO2"),
-    "memory_percent": ("roomier", "{:.0f} % of a GPU's memory"),
+    "days": ("quicker", "{} days", 1),
+    "dollars": ("cheaper", "${}", 0),
+    "gpus": ("smaller", "{} GPUs", 0),
+    "mwh": ("thriftier", "{} MWh", 0),
+    "tonnes_co2": ("cleaner", "{} t CO2", 1),
+    "memory_percent": ("roomier", "{} % of a GPU's memory", 0),
 }
-"""By axis: what a plan that takes less of it is, and how an amount is written."""
+"""By axis: what a plan that takes less of it is, an amount in words, and its decimals."""
 
 
 def knee_of(points: Sequence[Point]) -> int | None:
@@ -86,4 +87,12 @@ def trade(at: Point, other: Point, names: Sequence[str], axis: int) -> str:
 
 def written(name: str, value: float) -> str:
     """An amount of an axis with its unit."""
-    return AXES[name][1].format(value)
+    _, words, decimals = AXES[name]
+    return words.format(number(value, decimals))
+
+
+def number(value: float, decimals: int) -> str:
+    """With so many decimals, or as many as show two digits of it: 1,234, 7.2, 0.091; 8 stays 8."""
+    if value and value != round(value, decimals):
+        decimals = max(decimals, 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{decimals}f}"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from costmodel.money import Kind, Ownership, Tariff
+from planner.chance import length_quantile
+from planner.confidence import Band
 from planner.errors import Refused
 from planner.outlook import DAY, Outlook
 from planner.payment import Unpriced
@@ -26,6 +28,8 @@ class Paid:
     chosen: bool
     assumed: bool
     """Whether the price is the catalogue's."""
+    band: Band | None = None
+    """How far the step can be off."""
     ownership: Ownership | None = None
 
     @property
@@ -37,6 +41,11 @@ class Paid:
         site, ahead = self.site.paid(self.tariff, stops), self.ahead
         pool = replace(ahead.pool, site=site, price=self.tariff.price)
         return replace(ahead, pool=pool, losses=losses_of(pool, ahead.num_gpus, ahead.dp))
+
+    def margin(self, run: Outlook) -> float:
+        """How much longer the run may last for what limits have to allow for; 1 without a confidence."""
+        share = self.ahead.instance.limits.chance
+        return 1.0 if share is None else length_quantile(share, self.band, run.spread())
 
     def gpus(self, run: Outlook) -> int:
         """GPUs that are paid for, spare nodes included."""
@@ -60,7 +69,12 @@ def words(kind: Kind) -> str:
     return kind.replace("_", " ")
 
 
-def ways_to_pay(ahead: Outlook, site: Site) -> tuple[list[Paid], list[Unpriced]]:
+def percent(share: float) -> str:
+    """A share, small ones as well: 85%, 0.012%."""
+    return f"{100 * share:.3g}%"
+
+
+def ways_to_pay(ahead: Outlook, site: Site, band: Band | None = None) -> tuple[list[Paid], list[Unpriced]]:
     """Every way to pay that has a price: the problem's, what it offers instead, else the catalogue's."""
     found: list[Paid] = []
     unpriced: list[Unpriced] = []
@@ -75,5 +89,5 @@ def ways_to_pay(ahead: Outlook, site: Site) -> tuple[list[Paid], list[Unpriced]]
             continue
         owned = offer.ownership(site.gpu, site.power) if kind == "owned" else None
         given = chosen or offer.price is not None or offer.node is not None
-        found.append(Paid(ahead, site, tariff, chosen, not given, owned))
+        found.append(Paid(ahead, site, tariff, chosen, not given, band, owned))
     return found, unpriced

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from costmodel.money import Ownership, owned_price, worth_of_mfu
 from planner.answer import predicted
-from planner.chance import margin_of
 from planner.cheaper import cheaper_ways
 from planner.fine_tune import FineTune
 from planner.fine_tuning import fine_tuning
 from planner.instance import Instance, Limits
 from planner.outlook import DAY, Outlook
-from planner.paid import Paid, ways_to_pay, words
+from planner.paid import Paid, percent, ways_to_pay, words
 from planner.payment import Paying, Way
 from planner.search import Plan
+from planner.sureness import band_of_plan
 
 
 def paying_of(instance: Instance, plan: Plan, fine_tune: FineTune | None = None) -> Paying | None:
@@ -20,9 +20,8 @@ def paying_of(instance: Instance, plan: Plan, fine_tune: FineTune | None = None)
     ahead = Outlook.of(instance, plan)
     if ahead.pool.site is None:
         return None
-    found, unpriced = ways_to_pay(ahead, ahead.pool.site)
-    margin = margin_of(instance, plan.row, plan.step)
-    ways = [way_of(paid, instance.limits, margin) for paid in found]
+    found, unpriced = ways_to_pay(ahead, ahead.pool.site, band_of_plan(instance, plan))
+    ways = [way_of(paid, instance.limits) for paid in found]
     cost = next(way.dollars for way in ways if way.chosen)
     mfu = float(predicted(instance, plan).mfu)
     point = cost * float(worth_of_mfu(mfu))
@@ -36,8 +35,8 @@ def paying_of(instance: Instance, plan: Plan, fine_tune: FineTune | None = None)
     )
 
 
-def way_of(paid: Paid, limits: Limits, margin: float) -> Way:
-    """One way to pay as an explanation has it; limits hold for runs longer by `margin`."""
+def way_of(paid: Paid, limits: Limits) -> Way:
+    """One way to pay as an explanation has it."""
     run, parts = paid.run(), owned_price(paid.ownership) if paid.ownership else None
     way = Way(
         kind=paid.kind,
@@ -51,18 +50,20 @@ def way_of(paid: Paid, limits: Limits, margin: float) -> Way:
         lost_a_month=paid.tariff.lost_a_month,
         days=run.seconds / DAY,
         dollars=paid.dollars(run),
-        breaks=broken(paid, run, limits, margin),
+        breaks=broken(paid, run, limits),
         text="",
     )
     return way.model_copy(update={"text": way_words(way, paid.ownership)})
 
 
-def broken(paid: Paid, run: Outlook, limits: Limits, margin: float) -> tuple[str, ...]:
-    """Limits that the run breaks if it is paid for so."""
-    pool = run.pool
+def broken(paid: Paid, run: Outlook, limits: Limits) -> tuple[str, ...]:
+    """Limits that the run breaks if it is paid for so; deadline and budget at their confidence."""
+    pool, margin, meter = run.pool, paid.margin(run), run.energy(paid.site)
     beyond = {
         "deadline": limits.deadline is not None and run.seconds * margin > limits.deadline,
         "budget": limits.budget is not None and paid.dollars(run, margin) > limits.budget,
+        "energy": limits.energy is not None and float(meter.kwh) > limits.energy,
+        "carbon": limits.carbon is not None and float(meter.tonnes) > limits.carbon,
         "nodes": paid.gpus(run) > (pool.nodes or pool.max_nodes) * pool.fabric.gpus_per_node,
     }
     return tuple(name for name, is_so in beyond.items() if is_so)
@@ -70,14 +71,14 @@ def broken(paid: Paid, run: Outlook, limits: Limits, margin: float) -> tuple[str
 
 def way_words(way: Way, ownership: Ownership | None) -> str:
     """Reserved: $1,421,019; 2.00 USD/gpu-hour, 56.9 days."""
-    said = [f"{way.price:.2f} USD/gpu-hour{' (usual)' if way.assumed else ''}, {way.days:.1f} days"]
+    said = [f"{way.price:,.2f} USD/gpu-hour{' (usual)' if way.assumed else ''}, {way.days:.1f} days"]
     if way.committed_days:
         said.append(f"{way.committed_days:g} days are paid in any case")
     if way.lost_a_month:
-        said.append(f"{way.lost_a_month:.0%} of nodes taken back a month")
+        said.append(f"{percent(way.lost_a_month)} of nodes taken back a month")
     if ownership is not None:
         parts = ", ".join(f"{name} {value:.2f}" for name, value in way.price_parts.items())
-        said.append(f"busy {ownership.busy:.0%} of {ownership.years:g} years: {parts}")
+        said.append(f"busy {percent(ownership.busy)} of {ownership.years:g} years: {parts}")
     if way.breaks:
         said.append(f"beyond the {' and the '.join(way.breaks)}")
     head = words(way.kind).capitalize() + (", as planned" if way.chosen else "")

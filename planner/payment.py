@@ -28,7 +28,7 @@ class Way(Report):
     """Longer on spot, as nodes are taken back."""
     dollars: float
     breaks: tuple[str, ...] = ()
-    """Limits that it breaks: deadline, budget, nodes."""
+    """Limits that it breaks: deadline, budget, energy, carbon, nodes."""
     text: str
 
 

@@ -10,11 +10,11 @@ from time import monotonic
 from planner import answer, solution
 from planner.economics import DAY
 from planner.errors import TimeLimit
-from planner.instance import Term
+from planner.instance import Instance, Term
 from planner.outlook import Outlook
 from planner.phases import ResolvedPhase
 from planner.problem import Problem
-from planner.relax import LIMITS, days_words, dollar_words, enough, limited, relaxation, without
+from planner.relax import LIMITS, days_words, dollar_words, enough, limited, obstacle, relaxation, without
 from planner.resolve import instance_of, whole_instance
 from planner.same_job import goes_on
 from planner.search import Effort
@@ -26,7 +26,7 @@ from planner.validate import violations
 from planner.validate_phases import wrong_together
 
 TERM: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
-SURE = 1e-9
+ROUNDING = 1e-9
 """Of the objective: a smaller gap is rounding."""
 NEAR = 3
 """Other numbers of nodes that are told of."""
@@ -54,7 +54,7 @@ def solve_phases(
         checked(problem, problems, run)
     longest = None if run is None else max(run.phases, key=lambda phase: phase.days).plan
     return Solution(
-        status="infeasible" if run is None else "optimal" if proof.gap <= SURE else "feasible",
+        status="infeasible" if run is None else "optimal" if proof.gap <= ROUNDING else "feasible",
         problem=problem.as_written(),
         provenance=answer.provenance(problem.problem_hash, problem.files),
         plans=() if longest is None else (longest,),
@@ -252,7 +252,9 @@ def infeasible(search: Together) -> Conflict:
                 relaxation(name, *words(name, getattr(search.limits, name), least.totals[TERM[name]]))
             )
     if best_without(search, named, "time") is None:
-        return Conflict(limits=("memory",), relaxations=tuple(moves))
+        why = obstacle(lambda change: best_without(changed(search, change), named, "time") is not None)
+        return Conflict(limits=(why,), relaxations=tuple(moves))
+    moves = moves or moved_together(search, named)
     kept = list(named)
     for name in named:
         rest = [other for other in kept if other != name]
@@ -261,11 +263,34 @@ def infeasible(search: Together) -> Conflict:
     return Conflict(limits=tuple(kept), relaxations=tuple(moves))
 
 
+def moved_together(search: Together, named: list[str]) -> list[Relaxation]:
+    """How far the limits on the run would have to move together, where moving one is not enough."""
+    names = [name for name in named if name in TERM]
+    least = best_without(search, names, "time")
+    if least is None:
+        return []
+    broken = [name for name in names if least.totals[TERM[name]] > getattr(search.limits, name)]
+    pairs = [words(name, getattr(search.limits, name), least.totals[TERM[name]]) for name in broken]
+    old, new = (" and ".join(each) for each in zip(*pairs, strict=True))
+    return [relaxation(" and ".join(broken), old, new)]
+
+
+def changed(search: Together, change: Callable[[Instance], Instance]) -> Together:
+    """The same with the run and its phases changed."""
+    return replace(search, run=change(search.run), phases=tuple(change(phase) for phase in search.phases))
+
+
 def best_without(search: Together, names: list[str], objective: Term) -> Whole | None:
     """The best run of one objective without some of the limits."""
     run = without(search.run, names)
-    phases = [without(phase, names) for phase in search.phases]
-    return Together.of(run, phases, Effort(), run.limits, objective).best()[0]
+    phases = [metered_as(search.run, without(phase, names)) for phase in search.phases]
+    return Together.of(metered_as(search.run, run), phases, Effort(), run.limits, objective).best()[0]
+
+
+def metered_as(run: Instance, instance: Instance) -> Instance:
+    """An instance whose plans are counted in energy and carbon if the run's are, whatever limits hold."""
+    limits = replace(instance.limits, energy=run.limits.energy, carbon=run.limits.carbon)
+    return replace(instance, limits=limits)
 
 
 def words(name: str, limit: float, least: float) -> tuple[str, str]:

@@ -27,6 +27,8 @@ class Phase(Strict):
 
     @model_validator(mode="after")
     def _counted_once(self) -> Phase:
+        if not self.name.strip():
+            raise Refused("found ''", "a name, such as main", "", ("name",))
         if self.tokens is not None and self.share is not None:
             raise Refused("both tokens and share are given", "one of them", "", ("share",))
         if self.share == 0:
@@ -67,6 +69,9 @@ def resolved_phases(
     """
     if not phases:
         return (ResolvedPhase("training", tokens, seq_len, min_batch, max_batch),)
+    names = [each.name for each in phases]
+    if again := next((index for index, name in enumerate(names) if name in names[:index]), 0):
+        raise Refused(f"a second phase called {names[again]}", "a name of its own", "", (again, "name"))
     counts = _tokens_of(phases, tokens)
     result: list[ResolvedPhase] = []
     for index, (phase, count) in enumerate(zip(phases, counts, strict=True)):

@@ -78,6 +78,9 @@ class Offer(Strict):
             raise Refused("found 1", "a share below 1: 0.2, 20%", "", ("lost_a_month",))
         if self.busy == 0:
             raise Refused("found 0", "a share above 0", "", ("busy",))
+        if self.residual == 1:
+            accepted = "a share below 1: what is bought does not keep its whole price"
+            raise Refused("found 1", accepted, "", ("residual",))
         return self
 
     def tariff(self, gpu: Accelerator, power: Power, price: float | None = None) -> Tariff:

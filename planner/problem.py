@@ -175,7 +175,7 @@ class Problem(Strict):
     power: Power | None = None
     """What nodes draw, the data centre's PUE, and the grid."""
     fine_tune: FineTune | None = None
-    """A fine-tune of the model, for `planner explain --part paying` to say how many cost as much as the run."""
+    """A fine-tune of the model: `planner explain --part paying` says how many cost as much as the run."""
     phases: Phases = ()
     """Parts of the run, in order, each with its own batch, sequence length and plan, on the same nodes."""
     mixing: Mixing | None = None

@@ -280,9 +280,25 @@ def conflicting(instance: Instance, find: Optimum = optimum, tables: Tables = Ta
             return with_the_framework(instance, find)
         return conflicting(free, find, tables)
     named = limited(instance, instance.limits)
-    if not possible(without(instance, named), without(instance, named).limits, find):
-        return ("memory",)
+    free = without(instance, named)
+    if not possible(free, free.limits, find):
+        return (obstacle(lambda change: possible(change(free), free.limits, find)),)
     return smallest(instance, named, find)
+
+
+def obstacle(helps: Callable[[Callable[[Instance], Instance]], bool]) -> str:
+    """What leaves no plan without any limit: memory, stops that no run outlasts, or that nothing is valid."""
+    if helps(without_memory_limit):
+        return "memory"
+    return "reliability" if helps(without_stops) else "search"
+
+
+def without_stops(instance: Instance) -> Instance:
+    """The instance on GPUs that never stop."""
+    pools = tuple(
+        replace(pool, site=pool.site and replace(pool.site, reliability=None)) for pool in instance.pools
+    )
+    return replace(instance, pools=pools)
 
 
 def with_the_framework(instance: Instance, find: Optimum) -> tuple[str, ...]:
@@ -320,10 +336,14 @@ def core_of_bounds(instance: Instance, tables: Tables = Table.of) -> tuple[str, 
     if not len(table.book.keys):
         return ()
     least = table.least_of_keys()
-    front = pareto(least.seconds, least.dollars)
+    ends = np.isfinite(least.seconds) & np.isfinite(least.dollars)
+    if not ends.any():
+        return ()
+    seconds, dollars = least.seconds[ends], least.dollars[ends]
+    front = pareto(seconds, dollars)
     columns = {
-        "seconds": np.floor(least.seconds[front]).astype(np.int64),
-        "dollars": np.floor(least.dollars[front]).astype(np.int64),
+        "seconds": np.floor(seconds[front]).astype(np.int64),
+        "dollars": np.floor(dollars[front]).astype(np.int64),
     }
     return conflict(columns, limits_of(replace(limits, energy=None, carbon=None)))
 

@@ -38,6 +38,7 @@ def whole_instance(problem: Problem) -> Instance:
         min_batch=batch.min,
         max_batch=batch.max,
         pools=pools_of(problem),
+        without_precision=lacking(problem),
         limits=limits_of(problem),
         objective=terms,
         lexicographic=lexicographic,
@@ -86,6 +87,14 @@ def pools_of(problem: Problem) -> tuple[Pool, ...]:
         for precision in problem.training.precision
         if precision in described.accelerator.peak_flops
     )
+
+
+def lacking(problem: Problem) -> tuple[tuple[str, str], ...]:
+    """GPUs without any of the problem's precisions."""
+    wanted = problem.training.precision
+    gpus = (pool.accelerator for pool in problem.hardware)
+    names = dict.fromkeys(gpu.name for gpu in gpus if not set(wanted) & set(gpu.peak_flops))
+    return tuple((name, " and no ".join(each.upper() for each in wanted)) for name in names)
 
 
 def pool_of(described: Described, site: Site, precision: str, entry: int) -> Pool:

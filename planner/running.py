@@ -154,9 +154,7 @@ def _losses(
     return columns | {"draw": a_second.kwh + nothing, "emission": a_second.tonnes + nothing}
 
 
-def room_of(
-    instance: Instance, site: Site | None, nodes: Array, num_gpus: Array, lost: Goodput
-) -> Array:
+def room_of(instance: Instance, site: Site | None, nodes: Array, num_gpus: Array, lost: Goodput) -> Array:
     """Seconds until what runs keep outgrows the storage, by bisection: it only grows."""
     low = np.full(len(num_gpus), -1.0)
     room = np.inf if site is None else site.storage.resolved(nodes).capacity

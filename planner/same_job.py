@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.goodput.goodput import Goodput
 from planner.economics import Economy, within
 from planner.instance import Instance, Term
 from planner.keybook import KeyBook
@@ -40,7 +41,7 @@ def goes_on(before: Job, after: Job) -> bool:
 
 def change_seconds(phase: Instance, plan: Plan) -> float:
     """Seconds of a change of phase: a checkpoint that is waited for, and the start of the next job."""
-    lost = losses_of(phase.pools[plan.of("pool")], plan.of("num_gpus"), plan.of("dp"))
+    lost = _losses(phase, plan)
     return float(save_seconds(lost) + lost.startup)
 
 
@@ -89,7 +90,7 @@ def seconds_of(phases: Sequence[Instance], plans: Sequence[Plan]) -> list[float]
     return seconds
 
 
-def _losses(phase: Instance, plan: Plan) -> Any:
+def _losses(phase: Instance, plan: Plan) -> Goodput:
     return losses_of(phase.pools[plan.of("pool")], plan.of("num_gpus"), plan.of("dp"))
 
 

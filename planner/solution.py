@@ -358,6 +358,8 @@ class Conflict(Report):
     """Limits that cannot hold together."""
 
     limits: tuple[str, ...]
+    """By name: deadline, budget, memory, ... Alone, whatever the limits: `search` where no layout divides
+    batch, layers, heads and GPUs, `reliability` where no run would ever end."""
     relaxations: tuple[Relaxation, ...] = ()
     nearest: Nearest | None = None
     """What comes nearest to deadline and budget, both loosened by the same share."""

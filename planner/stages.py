@@ -385,10 +385,14 @@ def _solved(
     solver = solved_model(stages.model, until)
     if solver is None:
         return None
+    return assigned(stages, solver, case.each is not None), int(solver.value(step))
+
+
+def assigned(stages: StageModel, solver: Any, uniform: bool) -> StagePlan:
+    """The assignment that a solver found; `uniform`: stages recompute the same number of layers."""
     layers = [solver.value(n) for n in stages.layers]
     recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    plan = spread(stages.slots, layers, recomputed, case.each is not None)
-    return plan, int(solver.value(step))
+    return spread(stages.slots, layers, recomputed, uniform)
 
 
 def solved_model(model: Any, until: float | None) -> Any:

@@ -25,10 +25,8 @@ from planner.validate import (
     untrue,
 )
 from planner.validate_launch import launch_faults
-from planner.validate_mixed_run import Share, lasts_on_both
+from planner.validate_mixed_run import Pools, Share, lasts_on_both, shares_of
 from planner.validate_run import Lasting, site_of_pool, trainable
-
-Pools = tuple[Pool, Pool]
 
 
 def mixed_violations(problem: Problem, plan: Plan) -> list[str]:
@@ -69,8 +67,9 @@ def _wrong(problem: Problem, pools: Pools, plan: Plan) -> list[str]:
 def mixed_layout_faults(problem: Problem, pools: Pools, d: Decisions) -> list[str]:
     """Products, divisibility and layers, of the whole and of each part."""
     holds = _whole(problem, d) | (_stages(d) if d.mixed == "stages" else _replicas(problem, d))
-    for pool, part in zip(pools, d.parts, strict=True):
-        holds |= _part(problem, pool, part, d)
+    for place, (pool, part) in enumerate(zip(pools, d.parts, strict=True)):
+        claims = _part(problem, pool, part, d)
+        holds |= {f"part {place + 1}: {claim}": so for claim, so in claims.items()}
     again = [stage.recomputed_layers for stage in d.stages]
     holds["stages recompute the same number of layers"] = problem.search.by_stage or again == [
         min(max(again), stage.layers) for stage in d.stages
@@ -175,15 +174,6 @@ def predicted_mixed(problem: Problem, pools: Pools, d: Decisions) -> MixedEstima
     return estimate_mixed(mixed_of_decisions(problem, pools, d), *stage_lists(d))
 
 
-def shares_of(problem: Problem, pools: Pools, d: Decisions) -> tuple[Share, Share]:
-    """What the run has of each pool."""
-    first, second = (
-        Share(site_of_pool(problem, pool), part.num_gpus, part.nodes)
-        for pool, part in zip(pools, d.parts, strict=True)
-    )
-    return first, second
-
-
 def _figures(plan: Plan, predicted: MixedEstimate, lasting: Lasting) -> list[str]:
     """Reported figures against those of the cost model."""
     e, peaks = plan.estimate, [float(memory.total) / GIB for memory in predicted.memory]
@@ -202,8 +192,8 @@ def _figures(plan: Plan, predicted: MixedEstimate, lasting: Lasting) -> list[str
         "carbon": (e.energy and e.energy.tonnes_co2, lasting.tonnes),
         "storage": (e.storage and e.storage.total_tb, lasting.kept / 1e12),
     }
-    for part, peak in zip(plan.decisions.parts, peaks, strict=True):
-        figures[f"memory of {part.gpu}"] = (part.memory_gib, peak)
+    for place, (part, peak) in enumerate(zip(plan.decisions.parts, peaks, strict=True)):
+        figures[f"memory of part {place + 1}, {part.gpu}"] = (part.memory_gib, peak)
     return misreported(figures) + misreported(_rank_figures(plan.decisions, predicted))
 
 

@@ -18,10 +18,13 @@ from costmodel.storage.data import text_bytes, token_id_bytes
 from costmodel.storage.logs import usual_log_bytes
 from costmodel.storage.retention import kept_bytes
 from hardware.site import site_storage
+from planner.pool import Pool
 from planner.problem import Problem
 from planner.site import DAY, Site
 from planner.solution import Decisions
-from planner.validate_run import Lasting
+from planner.validate_run import Lasting, site_of_pool
+
+Pools = tuple[Pool, Pool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,15 @@ class Share:
             grams_per_kwh=power.carbon,
         )
         return float(used.kwh)
+
+
+def shares_of(problem: Problem, pools: Pools, d: Decisions) -> tuple[Share, Share]:
+    """What the run has of each pool."""
+    first, second = (
+        Share(site_of_pool(problem, pool), part.num_gpus, part.nodes)
+        for pool, part in zip(pools, d.parts, strict=True)
+    )
+    return first, second
 
 
 def lasts_on_both(problem: Problem, shares: tuple[Share, Share], d: Decisions, step: float) -> Lasting:

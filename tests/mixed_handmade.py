@@ -130,7 +130,7 @@ def decisions(
 def figures(instance: Any, mixed: Mixed, of: MixedEstimate) -> dict[str, Any]:
     """What it is predicted to do."""
     first, second = mixed.parts
-    runs = [first.run] if mixed.stages else [first.run, second.run]
+    runs = [first.run] if mixed.one_pipeline else [first.run, second.run]
     batch = sum(int(run.global_batch) for run in runs)
     replicas = sum(int(run.dp) for run in runs)
     pools = instance.pools

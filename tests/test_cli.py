@@ -421,3 +421,20 @@ def test_what_is_no_verb_is_compared_with_all_of_them():
 def test_every_verb_is_in_the_help():
     shown = run("--help").stdout
     assert all(f"\n  {verb} " in shown for verb in VERBS)
+
+
+COMMAND = f"{sys.executable} -c 'from planner.cli import main; main()'"
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_outputs_are_no_defect(redirection):
+    command = f"{COMMAND} catalogue gpus {redirection}"
+    assert subprocess.run(command, shell=True, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_said_and_no_defect():
+    command = f"{COMMAND} schema > /dev/full"
+    result = subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stderr == "planner: the output cannot be written: No space left on device\n"

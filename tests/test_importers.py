@@ -726,3 +726,92 @@ def test_that_there_is_no_plan_says_for_which_batch_and_what_is_in_the_way(tmp_p
     better = deepspeed_better(tmp_path, 36)
     assert better["status"] == "infeasible"
     assert str(better["text"]).startswith("no plan that can be launched has a batch of 36 on 8 GPUs")
+
+
+# --- what can go wrong at the command line ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--micro-batch-size", "0"),
+        ("--micro-batch-size", "-3"),
+        ("--tensor-model-parallel-size", "0"),
+        ("--num-layers", "99999999999999999999"),
+        ("--num-layers", "20000"),
+    ],
+)
+def test_sizes_that_no_run_has_are_refused(option: str, value: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=f"{option} '?{value}"):
+        launch(tmp_path, command(option, value))
+
+
+def test_brackets_without_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        launch(tmp_path, "$(" * 50_000)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("tpp=4", "did you mean 'tp'?"),
+        ("tp=abc", "-s tp: found 'abc'"),
+        ("tp=0", "-s tp: found 0"),
+        ("model=3", "-s model: found 3"),
+        ("schedule=dualpip", "did you mean 'dualpipe'?"),
+    ],
+)
+def test_settings_that_no_run_has_exit_2(setting: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(command(), encoding="utf-8")
+    result = CliRunner().invoke(app, ["estimate", str(file), "--gpu", "H100", "--no-better", "-s", setting])
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+
+
+def test_deepspeed_with_two_precisions_stops(tmp_path: Path) -> None:
+    both = DEEPSPEED | {"fp16": {"enabled": True}}
+    facts = {"gpus": 64, "model": "llama-3-8b", "settings": (("seq_len", 4096),)}
+    assert "precision_twice" in codes(launch(tmp_path, json.dumps(both), "ds.json", **facts), "error")
+    auto = DEEPSPEED | {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
+    found = launch(tmp_path, json.dumps(auto), "ds.json", **facts)
+    assert "precision_twice" not in codes(found)
+    assert found.written["precision"] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("runs: []\n", "runs: holds no run"),
+        ("model: llama-3-8b\ngpu: H100\nnum_gpus: 8\n", "seq_len: missing"),
+        ("model: 3\ntp: abc\ngpu: H100\nnum_gpus: 8\nseq_len: 4096\nglobal_batch: 8\n", "model"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--better"]])
+def test_runs_files_in_which_nothing_can_be_estimated_exit_2(
+    text: str, said: str, more: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "runs.yaml"
+    file.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(app, ["estimate", str(file), "--quiet", *more], env={"COLUMNS": "200"})
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+
+
+def test_tensor_parallelism_across_nodes_is_a_note_where_less_of_it_is_slower(tmp_path: Path) -> None:
+    split = "--tensor-model-parallel-size 16 --pipeline-model-parallel-size 4"
+    model = MODEL.replace("--num-layers 32 --hidden-size 4096", "--num-layers 80 --hidden-size 8192")
+    model = model.replace(
+        "--ffn-hidden-size 14336 --num-attention-heads 32", "--ffn-hidden-size 28672 --num-attention-heads 64"
+    )
+    found = {}
+    for batch in (8, 1024):
+        run = RUN.replace("--global-batch-size 128", f"--global-batch-size {batch}")
+        text = command(split, model=model, run=run, ranks="--nproc_per_node 8 --nnodes 8")
+        (found[batch],) = [
+            each for each in diagnose(launch(tmp_path, text)) if each.code == "tp_across_nodes"
+        ]
+    assert [found[batch].level for batch in (8, 1024)] == ["note", "warning"]
+    assert "alone gains nothing" in found[8].fix
+    assert "more)" in found[8].fix
+    assert "less" in found[1024].fix

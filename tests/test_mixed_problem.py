@@ -16,6 +16,7 @@ from mixed_handmade import JOB, SHAPES, job, mixed_plan, mixed_solution
 from mixed_oracle import scalar_estimate, small_mixed_problem, with_mixed_limits
 from mixed_problems import mixed_problem, on_a_site
 from rich.console import Console
+from tampering import tampered
 from typer.testing import CliRunner
 
 from costmodel.architecture import MixtureOfExperts
@@ -24,12 +25,15 @@ from planner.cli.table import solution_table
 from planner.errors import InvalidInput
 from planner.export import LAUNCHERS, CannotExport, job_of
 from planner.export.pools import refuse_pools
+from planner.mixed import MixedPlan
+from planner.mixed.answer import reported
 from planner.mixing import ALONE
 from planner.problem import Problem
 from planner.report.data import report_data
 from planner.report.page import body
 from planner.resolve import instance_of
-from planner.solution import Plan, Solution
+from planner.solution import Solution
+from planner.stages import StagePlan
 from planner.validate import violations
 
 # ---------------------------------------------------------------------------------------------------
@@ -126,17 +130,6 @@ def test_a_plan_whose_figures_were_worked_out_otherwise_holds(form: str, site: s
     assert violations(problem, mixed_plan(problem, form)) == []
 
 
-def tampered(plan: Plan, changes: dict[str, Any]) -> Plan:
-    data = plan.model_dump(mode="json")
-    for name, value in changes.items():
-        *parents, last = name.split(".")
-        at: Any = data
-        for parent in parents:
-            at = at[int(parent) if isinstance(at, list) else parent]
-        at[last] = value(at[last]) if callable(value) else value
-    return Plan.model_validate(data)
-
-
 LIES: list[tuple[str, dict[str, Any], str]] = [
     ("stages", {"decisions.parts.0.last_rank": 2}, "the first part holds the first ranks"),
     ("stages", {"decisions.parts.1.last_rank": 2}, "the second one the others"),
@@ -156,7 +149,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("stages", {"decisions.stages.0.recomputed_layers": 1}, "step time"),
     ("stages", {"decisions.recompute": "none"}, "recompute none"),
     ("stages", {"decisions.parts.0.gpu": "H100"}, "no two of the pools"),
-    ("stages", {"decisions.parts.0.memory_gib": 12.0}, "memory of H800"),
+    ("stages", {"decisions.parts.0.memory_gib": 12.0}, "memory of part 1, H800"),
     ("stages", {"decisions.stages.3.memory_gib": 1.0}, "memory of rank 3"),
     ("stages", {"decisions.stages.2.micro_batch_time_s": 1e-3}, "micro-batch of rank 2"),
     ("stages", {"estimate.step_time_s": lambda s: s * 0.99}, "step time"),
@@ -224,6 +217,21 @@ def test_two_pools_of_one_gpu_can_be_mixed_at_their_own_prices() -> None:
     plan = mixed_plan(problem, "replicas")
     assert plan.decisions.gpu == "H800 + H800"
     assert violations(problem, plan) == []
+    for part in (0, 1):
+        (wrong,) = violations(problem, tampered(plan, {f"decisions.parts.{part}.memory_gib": 12.0}))
+        assert f"memory of part {part + 1}, H800" in wrong
+
+
+def test_two_pools_of_one_gpu_have_slack_of_their_own() -> None:
+    shape = SHAPES["replicas"]
+    plan = MixedPlan(
+        form="replicas", pools=(0, 1), cp=1, ep=1, etp=1, split=0, selective=False,
+        stages=StagePlan(shape["layers"], shape["recomputed"]), step=1.0, seconds=1.0, dollars=1.0,
+        **{name: shape[name] for name in ("tp", "pp", "micro_batch", "zero", "dp", "num_microbatches")},
+    )  # fmt: skip
+    slack = reported(instance_of(job(("hardware.1.gpu", "H800"))), plan).slack
+    nodes = [slack[f"nodes of {name}"] for name in ("H800", "the other H800")]
+    assert [(of.used, of.limit) for of in nodes] == [(6, 12), (10, 16)]
 
 
 # ---------------------------------------------------------------------------------------------------

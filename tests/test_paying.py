@@ -317,3 +317,49 @@ def test_the_table_and_the_json_say_it(tmp_path: Path, columns: str) -> None:
     assert all(
         -inf < value < inf for each in printed["paying"]["cheaper"] for value in each["figures"].values()
     )
+
+
+def test_a_longer_run_on_spot_breaks_limits_on_energy_as_well() -> None:
+    settings = (("pricing", "{kind: reserved, instead: [{kind: spot, lost_a_month: 99.99%}]}"),)
+    used = explanation(*settings, ("limits.energy", "100 MWh")).plan.estimate.energy
+    assert used is not None
+    limit = ("limits.energy", f"{used.mwh * 1.001} MWh")
+    assert way("reserved", *settings, limit).breaks == ()
+    assert way("spot", *settings, limit).breaks == ("energy",)
+
+
+def test_the_deadline_of_spot_holds_at_the_confidence_that_is_asked_for() -> None:
+    deadline = (("limits.deadline", "7 days"),)
+    sure = (*deadline, ("limits.confidence", "0.9"))
+    plain, surely = (cheaper("spot", "reserved", *each).figures for each in (deadline, sure))
+    assert surely["hours_between_in_time"] > 1.5 * plain["hours_between_in_time"]
+    assert way("spot", *sure).breaks == ()
+
+
+def test_prices_that_lie_close_are_told_apart() -> None:
+    text = cheaper("spot", "reserved", ("pricing", "{kind: spot}")).text
+    assert "only below 1.9996 USD/gpu-hour: it is 2.0000." in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{gpus: 1, takes: 3 s}", "fine-tunes of 1 GPU for 0.00083 h at 2.00 USD/gpu-hour ($0.00 each)"),
+        ("{gpus: 64, takes: 300 days}", "times as much as a fine-tune of 64 GPUs for 7,200.0 h"),
+    ],
+)
+def test_very_small_and_very_large_fine_tunes_are_said_in_sane_figures(given: str, said: str) -> None:
+    found = paying(("fine_tune", given)).fine_tune
+    assert found is not None
+    assert said in found.text
+    assert " 0 fine-tunes" not in found.text
+
+
+def test_a_small_busy_share_is_not_said_to_be_none() -> None:
+    settings = (("pricing", "{kind: reserved, instead: [{kind: owned, node: 280k USD, busy: 0.4%}]}"),)
+    assert "busy 0.4% of 4 years" in way("owned", *settings).text
+
+
+def test_what_keeps_its_whole_price_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"pricing\.all\.residual: found 1"):
+        parse_problem(SMALL, [("pricing", {"kind": "owned", "residual": 1, "upkeep": 0})])

@@ -867,3 +867,68 @@ def test_the_table_of_a_run_in_phases_says_all_of_it(tmp_path: Any) -> None:
         assert max(map(len, result.output.splitlines())) <= int(columns)
         for word in ("Run", "Phases", "ramp", "main", "long", "Longest phase"):
             assert word in result.output
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_phases_that_draw_too_much_say_what_would_do(name: str) -> None:
+    unit, _, _ = LIMITS[name]
+    below = solved(("phases", PHASES), (f"limits.{name}", f"0.001 {unit}"))
+    assert below.conflict is not None
+    assert below.conflict.limits == (name,)
+    (move,) = below.conflict.relaxations
+    again = solved(("phases", PHASES), (f"limits.{name}", str(move.to).replace(",", "")))
+    assert again.status in ("optimal", "feasible")
+
+
+def test_limits_of_phases_that_have_to_move_together_do() -> None:
+    tight = (("phases", PHASES), ("limits", "{deadline: 1 h, budget: 10 USD}"))
+    conflict = solved(*tight).conflict
+    assert conflict is not None
+    (move,) = conflict.relaxations
+    assert move.limit == "deadline and budget"
+    days, dollars = str(move.to).split(" and $")
+    wide = f"{{deadline: {days}, budget: {dollars.replace(',', '')} USD}}"
+    assert solved(("phases", PHASES), ("limits", wide)).run is not None
+
+
+@pytest.mark.parametrize("phases", ["[]", "[{name: odd, share: 50%, global_batch: 63 sequences}, {name: b}]"])
+def test_a_batch_that_no_layout_has_is_no_lack_of_memory(phases: str) -> None:
+    found = solved(
+        ("phases", phases), ("training.global_batch", "63 sequences"), ("search.micro_batch", "[2]")
+    )
+    assert found.conflict is not None
+    assert found.conflict.limits == ("search",)
+
+
+@pytest.mark.parametrize(
+    ("phases", "said"),
+    [
+        ("[{name: a, share: 50%}, {name: a}]", r"phases\.1\.name: a second phase called a"),
+        ("[{name: ' ', share: 50%}, {name: a}]", r"phases\.0\.name"),
+    ],
+)
+def test_phases_have_names_that_tell_them_apart(phases: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        job(("phases", yaml.safe_load(phases)))
+
+
+def test_parts_of_a_step_are_none_or_positive() -> None:
+    run = solved(("phases", PHASES), ("search.pp", "[1]")).run
+    assert run is not None
+    for phase in run.phases:
+        assert min(phase.plan.estimate.breakdown_s.values()) > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("storage", "{write: 1 B/s, read: 1 B/s}"),
+        ("reliability", "{failures: 1 s}"),
+        ("reliability.checkpoint.bytes_per_parameter", "1e9"),
+    ],
+)
+@pytest.mark.parametrize("phases", ["[]", PHASES])
+def test_runs_that_never_end_are_said_to_be_stopped_too_often(key: str, text: str, phases: str) -> None:
+    found = solved((key, text), ("phases", phases))
+    assert found.conflict is not None
+    assert found.conflict.limits == ("reliability",)

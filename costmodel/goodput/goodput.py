@@ -19,6 +19,8 @@ from hardware.site import Preset, site_reliability
 
 Array = NDArray[Any]
 PARTS: tuple[str, ...] = ("checkpoint", "lost_work", "restart", "waiting", "planned")
+ENDLESS = 1e6
+"""A run that takes a million times as long as it trains never ends: its figures fit no solver's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +194,12 @@ def _assembled(
     planned = 1 + planned_rate * (save.stall + save.write + again)
     waiting = waiting_share(spares, in_repair) if r.repair else np.zeros(in_repair.shape)
     slowdown = unplanned * planned / (1 - waiting)
+    slowdown = np.where(slowdown < ENDLESS, slowdown, np.inf)
     training = 1 / slowdown
     up = (1 - waiting) / planned
     stall = np.maximum(save.stall, save.write - interval)
-    stalls = stall / interval / unplanned * up
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stalls = np.where(np.isfinite(slowdown), stall / interval / unplanned * up, 0.0)
     restarts = up * -np.expm1(-restart / mtbf)
     shares = {
         "checkpoint": stalls,

@@ -54,21 +54,10 @@ class RankRoom:
     ) -> RankRoom:
         """Of columns of candidates of one model, with so many bytes of each GPU."""
         kind, reach = mix.kind, extent(mix, pp, vpp, num_microbatches, any_vpp)
-        least, most, entry = reach.in_flight_least, reach.in_flight_most, reach.in_flight_most[:, 0]
+        least, most = reach.in_flight_least, reach.in_flight_most
         kept, checkpoint = rates.kept.kinds[:, kind, None], rates.checkpoint[:, kind, None]
         states = rates.states.kinds[:, kind, None]
-        ends = _Ends(pp, least.shape)
-        # On the last rank, the larger of what backward passes and the loss need.
-        backward, loss = rates.working, np.maximum(rates.loss - rates.working, 0.0)
-        last = rates.states.last + rates.kept.last + loss
-        fixed = ends.of(backward, rates.states.first + entry * rates.kept.first, last)
-        rebuilt = ends.of(rates.rebuilt, 0.0, -np.minimum(rates.rebuilt, loss))
-        other_time = ends.of(-TINY, rates.work.first, rates.work.last)
-        if mix.lead:
-            rare = 1 - kind
-            light = np.minimum(rates.kept.kinds[:, rare], rates.checkpoint[:, rare])[:, None]
-            fixed = fixed + reach.lead * (rates.states.kinds[:, rare, None] + entry[:, None] * light)
-            other_time = other_time + reach.lead * rates.work.kinds[:, rare, None]
+        fixed, rebuilt, other_time = _beside_layers(rates, mix, reach, _Ends(pp, least.shape))
         room = ((limit - rates.fixed_bytes) / (1 + rates.overhead))[:, None] - fixed
         surplus, lightest = reach.surplus, np.minimum(kept, checkpoint)
         most_kept = (room - (surplus - reach.short) * lightest) / (states + least * lightest)
@@ -147,6 +136,25 @@ class _Ends:
         value[:, 0] += first
         value[self.last] += last
         return value
+
+
+def _beside_layers(
+    rates: StageRates, mix: LayerMix, reach: Extent, ends: _Ends
+) -> tuple[Array, Array, Array]:
+    """What ranks need beside layers of the more numerous kind: bytes, bytes of a rebuilt layer, seconds."""
+    entry = reach.in_flight_most[:, 0]
+    # On the last rank, the larger of what backward passes and the loss need.
+    loss = np.maximum(rates.loss - rates.working, 0.0)
+    last = rates.states.last + rates.kept.last + loss
+    fixed = ends.of(rates.working, rates.states.first + entry * rates.kept.first, last)
+    rebuilt = ends.of(rates.rebuilt, 0.0, -np.minimum(rates.rebuilt, loss))
+    seconds = ends.of(-TINY, rates.work.first, rates.work.last)
+    if mix.lead:
+        rare = 1 - mix.kind
+        light = np.minimum(rates.kept.kinds[:, rare], rates.checkpoint[:, rare])[:, None]
+        fixed = fixed + reach.lead * (rates.states.kinds[:, rare, None] + entry[:, None] * light)
+        seconds = seconds + reach.lead * rates.work.kinds[:, rare, None]
+    return fixed, rebuilt, seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ def main() -> None:
     import atexit
     import gc
     import os
+    import sys
 
     # A search allocates much and leaves no cycles behind: looking for them takes a twentieth of the time,
     # and as much again for a last look at everything there is when the process ends.
@@ -15,6 +16,10 @@ def main() -> None:
     atexit.register(gc.freeze)
     # Looking for plugins of pydantic takes longer the more packages are installed; none is of use here.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Closed by whoever started this: what is said then goes nowhere.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     from planner.cli.app import app
 
     app()

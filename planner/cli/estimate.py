@@ -69,14 +69,14 @@ def estimate(
     """Predict what is run today: step time, memory, what is wrong with it, and a better plan.
 
     Nothing is searched for runs files unless --better is given. A run that cannot be used is reported in
-    its place. Exit codes: 0 estimated, 2 invalid file or nothing in a launch file that can be estimated.
+    its place. Exit codes: 0 estimated, 2 invalid file or nothing in it that can be estimated.
     """
     from planner.importers import is_launch_file
 
     facts = given(gpu, gpus, nodes, model, set, var)
     if not is_launch_file(file) and not better:
         no_facts(file, facts)
-        _runs(file, format)
+        ended(_runs(file, format))
         return
     with progress(quiet) as say:
         search = None if better is False else searching(say, time_limit)
@@ -87,6 +87,11 @@ def estimate(
         from planner.cli.launches import launches_table
 
         print_table(launches_table(results))
+    ended(results)
+
+
+def ended(results: list[dict[str, Any]]) -> None:
+    """Exits as the results say."""
     if all("error" in result for result in results):
         raise typer.Exit(NOTHING_ESTIMATED)
 
@@ -157,18 +162,19 @@ def launch_results(file: Path, facts: Given, search: Search | None) -> list[dict
     return [report(each, search, file.parent) for each in launches]
 
 
-def _runs(file: Path, format: TableFormat) -> None:
+def _runs(file: Path, format: TableFormat) -> list[dict[str, Any]]:
     from planner.estimates import reported as estimates
     from planner.runs import read_runs
 
     results = estimates(read_runs(file))
     if format is TableFormat.json:
         print_json(results)
-        return
+        return results
     print_table(_table(results))
     for result in results:
         for warning in result.get("warnings", ()):
             typer.echo(f"{result['id']}: {warning}", err=True)
+    return results
 
 
 def _table(results: list[dict[str, Any]]) -> Table:

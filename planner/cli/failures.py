@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from errno import ENOSPC
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -37,6 +38,9 @@ def reported(verb: Callable[P, R]) -> Callable[P, R]:
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == ENOSPC:
+                typer.echo(f"planner: the output cannot be written: {error.strerror}", err=True)
+                raise typer.Exit(UNEXPECTED) from None
             if show_traceback.get():
                 raise
             what = " ".join(f"{type(error).__name__}: {error}".split())

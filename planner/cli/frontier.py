@@ -38,11 +38,11 @@ class Axis(StrEnum):
 
 
 COLUMNS = {
-    "mwh": ("MWh", "{:,.0f}"),
-    "tonnes_co2": ("t CO2", "{:,.1f}"),
-    "memory_percent": ("free %", "{:.0f}"),
+    "mwh": ("MWh", 0),
+    "tonnes_co2": ("t CO2", 1),
+    "memory_percent": ("free %", 0),
 }
-"""Of axes that have no column in every table: its title, and how a value is written."""
+"""Of axes that have no column in every table: its title, and the decimals of a value."""
 
 
 @reported
@@ -137,6 +137,8 @@ def plan_rows(found: Frontier) -> RenderableType:
     """One line a plan."""
     from rich.table import Table
 
+    from planner.knee import number
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     third = COLUMNS.get(found.axes[-1])
@@ -152,7 +154,7 @@ def plan_rows(found: Frontier) -> RenderableType:
             d.machines.replace(" x ", " "),
             f"{100 * e.mfu:.1f} %",
             f"{e.memory_gib.total:.1f}",
-            *([] if third is None else [third[1].format(shown_value(found, place))]),
+            *([] if third is None else [number(shown_value(found, place), third[1])]),
             layout(point),
         )
     return table

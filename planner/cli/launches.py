@@ -15,6 +15,7 @@ from planner.solution import Decisions
 INDENT = (0, 0, 0, 2)
 LEVEL_WORDS = {"error": "error", "warning": "warning", "note": "note"}
 SIZES = ("tp", "cp", "pp", "vpp", "ep", "etp")
+NEEDED = ("num_gpus", "gpu", "global_batch", "seq_len")
 
 
 def launches_table(results: list[dict[str, Any]]) -> RenderableType:
@@ -36,11 +37,14 @@ def _launch(result: dict[str, Any]) -> list[RenderableType]:
 
 def layout_line(run: dict[str, Any]) -> str:
     """64 x H100, TP8 PP4 VPP4, micro-batch 1, batch 128 x 8192 tokens, bf16."""
-    sizes = [f"{name.upper()}{run[name]}" for name in SIZES if (run.get(name) or 1) > 1 and name != "etp"]
-    words = [f"{run['num_gpus']} x {run['gpu']}", " ".join(sizes) or "no model parallelism"]
+    said = {key: "?" if run.get(key) is None else run[key] for key in NEEDED}
+    sizes = [
+        f"{name.upper()}{run[name]}" for name in SIZES if run.get(name) not in (None, 1) and name != "etp"
+    ]
+    words = [f"{said['num_gpus']} x {said['gpu']}", " ".join(sizes) or "no model parallelism"]
     if run.get("micro_batch"):
         words.append(f"micro-batch {run['micro_batch']}")
-    words.append(f"batch {run['global_batch']} x {run['seq_len']} tokens")
+    words.append(f"batch {said['global_batch']} x {said['seq_len']} tokens")
     if run.get("zero_stage") is not None:
         words.append(f"ZeRO {run['zero_stage']}")
     words.append(f"recompute {run.get('recompute') or 'none'}")

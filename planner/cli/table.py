@@ -11,6 +11,7 @@ from rich.text import Text
 
 from planner.cli.mixed_table import pool_parts
 from planner.cli.words import (
+    NO_PLAN,
     amount,
     batch_words,
     checkpoint_words,
@@ -260,7 +261,8 @@ def conflict_facts(conflict: Conflict) -> Table:
     moves = [(move.limit.replace("_", " "), move.text) for move in conflict.relaxations]
     near = conflict.nearest
     last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
-    return _grid([("in conflict", ", ".join(conflict.limits)), *moves, *last])
+    named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
+    return _grid([("in conflict", named), *moves, *last])
 
 
 def proof_line(proof: Proof) -> Text:

@@ -6,6 +6,12 @@ from itertools import groupby
 
 from planner.solution import Decisions, Estimate, Kept, Losses, Meter, Solution, Stage
 
+NO_PLAN = {
+    "search": "no layout divides batch, layers, heads and GPUs as it must, within what `search` allows",
+    "reliability": "no run would ever end: stops, checkpoints and restarts leave no time to train",
+}
+"""What leaves no plan, whatever the limits, by its name among those in conflict."""
+
 
 def status_line(solution: Solution) -> str:
     """The verdict."""

@@ -90,7 +90,11 @@ def launch_of(json: Json, given: Given, written: dict[str, Any], warnings: list[
         framework="deepspeed",
         written={"framework": "DeepSpeed"} | written,
         warnings=tuple(warnings),
-        findings=tuple(unknown_keys(json.data) + batch_product(json, given.world or written.get("num_gpus"))),
+        findings=(
+            *unknown_keys(json.data),
+            *batch_product(json, given.world or written.get("num_gpus")),
+            *two_precisions(json),
+        ),
         open=waiting,
         refused=refusal(json),
         derived_batch=True,
@@ -171,11 +175,23 @@ def sizes_of(json: Json) -> dict[str, Any]:
 
 
 def precision_of(json: Json) -> dict[str, Any]:
-    """bf16 or fp16, whichever is enabled."""
-    for name, precision in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16")):
-        if json.section(name).get("enabled") in (True, AUTO):
-            return {"precision": precision}
-    return {"precision": None}
+    """bf16 or fp16, whichever is enabled, or may be by what the trainer is told."""
+    either = enabled(json, (True,)) or enabled(json, (AUTO,))
+    return {"precision": either[0] if either else None}
+
+
+def enabled(json: Json, values: tuple[Any, ...]) -> list[str]:
+    """Half precisions whose switch has one of these values."""
+    named = (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16"))
+    return [precision for name, precision in named if json.section(name).get("enabled") in values]
+
+
+def two_precisions(json: Json) -> list[Finding]:
+    """BF16 and FP16 exclude each other."""
+    if len(set(enabled(json, (True,)))) < 2:
+        return []
+    text = "bf16 and fp16 are both enabled: DeepSpeed stops."
+    return [Finding("precision_twice", "error", text, "Keep bf16.")]
 
 
 def refusal(json: Json) -> str:

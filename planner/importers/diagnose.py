@@ -17,6 +17,7 @@ from planner.importers.products import layout_of, products
 from planner.importers.subject import Subject, predicted
 from planner.importers.switches import gain_words, switches
 from planner.runs import DescribedRun, describe
+from planner.runs.facts import RunFacts
 from planner.runs.model import architecture_of
 
 GIB = 2**30
@@ -44,8 +45,9 @@ def diagnose(launch: Launch, folder: Path = Path()) -> list[Finding]:
 
 
 def _architecture(launch: Launch) -> Architecture | None:
+    """The model of a launch whose keys are all of the right kind."""
     try:
-        return architecture_of(launch.written["model"])
+        return architecture_of(RunFacts.model_validate(launch.written).model)
     except (Refused, ValidationError, ValueError):
         return None
 
@@ -149,8 +151,12 @@ def node_crossing(subject: Subject) -> list[Finding]:
         f"tp {tp} spans {tp // domain} NVLink domains of {domain} GPUs: its collectives take "
         f"{share:.0%} of the step."
     )
-    fix = f"tp {domain} or less" + (gain_words(subject, inside) if inside else "") + "."
-    return [Finding("tp_across_nodes", "warning", text, fix, {"tp": tp, "domain": domain, "share": share})]
+    # Fewer ranks a replica are more replicas: with a small batch their pipelines may idle for longer.
+    slower = inside is not None and inside.step_time >= subject.estimate.step_time
+    fix = f"tp {domain} {'alone gains nothing' if slower else 'or less'}"
+    fix += f"{gain_words(subject, inside) if inside else ''}."
+    level = "note" if slower else "warning"
+    return [Finding("tp_across_nodes", level, text, fix, {"tp": tp, "domain": domain, "share": share})]
 
 
 def communication(subject: Subject) -> list[Finding]:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from planner import overrides
-from planner.errors import InvalidInput, Refused
+from planner.complaints import first_fault
+from planner.errors import InvalidInput, Refused, nearest
 from planner.importers.findings import Finding
 from planner.runs.accelerator import accelerator_of
+from planner.runs.facts import RunFacts
 from planner.runs.model import architecture_of
 
 Framework = Literal["megatron", "deepspeed", "torchtitan", "other"]
@@ -22,6 +26,10 @@ NEEDED = {
     "global_batch": "the batch of a step, in sequences: -s global_batch=512",
 }
 """What every run needs, and where it comes from when the file does not say it."""
+MEASURED = "measured"
+"""What was measured of a run, beside its keys."""
+ANY_RUN = {"model": "any", "seq_len": 1, "global_batch": 1, "gpu": "any", "num_gpus": 1}
+"""What a run cannot be without, for a key to be looked at by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,7 @@ def completed(launch: Launch, given: Given, file: str, folder: Path) -> Launch:
     if given.gpu is not None:
         written["gpu"] = given.gpu
     warnings = list(launch.warnings) + _counted(written, launch, given)
+    check_settings(given.settings)
     written = overrides.apply(written, given.settings)
     settled = {key for key, _ in given.settings} | {key for key in ("gpu", "model") if getattr(given, key)}
     settled |= {"num_gpus"} if given.gpus or given.nodes else set()
@@ -105,6 +114,27 @@ def completed(launch: Launch, given: Given, file: str, folder: Path) -> Launch:
             file=file, found=f"not said: {'; '.join(missing)}", accepted="these facts beside the file"
         )
     return replace(launch, written=written, warnings=tuple(warnings))
+
+
+def check_settings(settings: tuple[tuple[str, Any], ...]) -> None:
+    """Raises InvalidInput where a key is none of a run's, or its value none that it takes."""
+    for key, value in settings:
+        name = key.split(".")[0]
+        if name not in RunFacts.model_fields and name != MEASURED:
+            raise InvalidInput(
+                file=f"-s {key}",
+                found="is no key of a run",
+                accepted="the keys of a runs file, or measured.NAME",
+                suggestion=nearest(name, (*RunFacts.model_fields, MEASURED)),
+            )
+        if key == name != MEASURED:
+            try:
+                RunFacts.model_validate(ANY_RUN | {key: value})
+            except ValidationError as error:
+                wrong = first_fault(error)
+                raise InvalidInput(
+                    file=f"-s {key}", found=wrong.found, accepted=wrong.accepted, suggestion=wrong.hint
+                ) from None
 
 
 def _counted(written: dict[str, Any], launch: Launch, given: Given) -> list[str]:

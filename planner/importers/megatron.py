@@ -113,16 +113,16 @@ def refusal(options: Options) -> str:
 def facts(options: Options, warnings: list[str]) -> tuple[dict[str, Any], list[Finding]]:
     """Keys of a run, and what contradicts itself. Raises Refused."""
     model = model_of(options, warnings)
-    tp = options.whole("tensor-model-parallel-size", 1, "tp") or 1
+    tp = options.whole("tensor-model-parallel-size", 1, "tp", least=1) or 1
     written: dict[str, Any] = {
         "framework": FRAMEWORK,
         "model": model,
-        "seq_len": options.whole("seq-length", key="seq_len"),
-        "micro_batch": options.whole("micro-batch-size", key="micro_batch"),
-        "global_batch": options.whole("global-batch-size", key="global_batch"),
+        "seq_len": options.whole("seq-length", key="seq_len", least=1),
+        "micro_batch": options.whole("micro-batch-size", key="micro_batch", least=1),
+        "global_batch": options.whole("global-batch-size", key="global_batch", least=1),
         "tp": tp,
-        "pp": options.whole("pipeline-model-parallel-size", 1, "pp") or 1,
-        "cp": options.whole("context-parallel-size", 1, "cp") or 1,
+        "pp": options.whole("pipeline-model-parallel-size", 1, "pp", least=1) or 1,
+        "cp": options.whole("context-parallel-size", 1, "cp", least=1) or 1,
         "sequence_parallel": options.has("sequence-parallel") and tp > 1,
         "zero_stage": zero_of(options),
         "precision": precision_of(options),

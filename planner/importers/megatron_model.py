@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any
 
-from costmodel.architecture import Architecture
+from costmodel.architecture import MOST_LAYERS, Architecture
 from costmodel.cards import card_names, load_card
 from planner.errors import Refused, shown
 from planner.importers.options import Options, table
@@ -20,12 +20,12 @@ LONGEST_PATTERN = 2000
 
 def model_of(options: Options, warnings: list[str]) -> dict[str, Any] | None:
     """Architecture fields, or nothing where the command line has no model. Raises Refused."""
-    layers, hidden = options.whole("num-layers"), options.whole("hidden-size")
-    heads = options.whole("num-attention-heads")
+    layers, hidden = options.whole("num-layers", least=1), options.whole("hidden-size", least=1)
+    heads = options.whole("num-attention-heads", least=1)
     if layers is None or hidden is None or heads is None:
         return None
-    if min(layers, hidden, heads) < 1:
-        raise Refused("--num-layers, --hidden-size or --num-attention-heads below 1", "whole numbers above 0")
+    if layers > MOST_LAYERS:
+        raise Refused(f"--num-layers {layers}", f"{MOST_LAYERS:,} layers at most")
     gated = options.has("swiglu") or options.has("quick-geglu")
     model: dict[str, Any] = {
         "name": f"Megatron-LM model of {layers} layers, {hidden} wide",

@@ -60,13 +60,13 @@ class Options:
         """Values of an option that takes several."""
         return [each for each in self.given.get(name, []) if not unset_in(each)]
 
-    def whole(self, name: str, default: int | None = None, key: str = "") -> int | None:
-        """A whole number. Raises Refused where it is none."""
+    def whole(self, name: str, default: int | None = None, key: str = "", *, least: int = 0) -> int | None:
+        """A whole number of a sane size, `least` or more. Raises Refused where it is none."""
         value = self.text(name, key=key)
         if value is None:
             return default
-        if not re.fullmatch(r"[+-]?\d+", value):
-            raise Refused(f"--{name} {shown(value)}", "a whole number")
+        if not re.fullmatch(r"[+-]?\d{1,9}", value) or int(value) < least:
+            raise Refused(f"--{name} {shown(value)}", f"a whole number, {least} or more (below a billion)")
         return int(value)
 
     def number(self, name: str, default: float | None = None) -> float | None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InvalidInput, shown
+from planner.errors import InvalidInput
 from planner.importers.launch import Framework, Launch
 from planner.runs import DescribedRun, describe
-from planner.runs.read import ACCEPTED
+from planner.runs.read import ACCEPTED, found_instead
 from planner.yaml_file import read_mapping
 
 FAMILIES: dict[str, Framework] = {"megatron": "megatron", "deepspeed": "deepspeed", "fsdp": "torchtitan"}
@@ -19,8 +19,8 @@ def read_as_launches(path: Path) -> list[Launch]:
     """Every run of a runs file. Raises InvalidInput."""
     data = read_mapping(path)
     rows = data.get("runs", [data])
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise InvalidInput(file=str(path), path="runs", found=f"found {shown(rows)}", accepted=ACCEPTED)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidInput(file=str(path), path="runs", found=found_instead(rows), accepted=ACCEPTED)
     return [_launch(dict(row), f"run-{number}", path.parent) for number, row in enumerate(rows, 1)]
 
 

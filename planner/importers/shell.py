@@ -59,7 +59,10 @@ class Shell:
         """Follows a script. Raises Refused where it is no shell script."""
         if outside:
             self.values.update(outside)
-        self.follow(Reader(text).tokens())
+        try:
+            self.follow(Reader(text).tokens())
+        except RecursionError:
+            raise Refused("quotes or brackets nested too deeply", "a launch script") from None
 
     def follow(self, tokens: Sequence[Token]) -> None:
         """Follows statements one after the other."""

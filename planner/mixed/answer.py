@@ -114,9 +114,11 @@ def _slack(
     pools = [instance.pools[index] for index in plan.pools]
     of_pools: Used = {}
     for part, pool, ready in zip(decided.parts, pools, _spares(pools, plan), strict=True):
-        nodes = float(pool.nodes or pool.max_nodes)
-        of_pools[f"memory of {part.gpu}"] = (part.memory_limit_gib, part.memory_gib, "GiB")
-        of_pools[f"nodes of {part.gpu}"] = (nodes, float(part.nodes + ready), "nodes")
+        name, nodes = part.gpu, float(pool.nodes or pool.max_nodes)
+        if f"nodes of {name}" in of_pools:
+            name = f"the other {name}"
+        of_pools[f"memory of {name}"] = (part.memory_limit_gib, part.memory_gib, "GiB")
+        of_pools[f"nodes of {name}"] = (nodes, float(part.nodes + ready), "nodes")
     return slack_of_run(instance, pools[0].site, decided.nodes, figures, of_pools)
 
 

@@ -96,7 +96,7 @@ def step_of(around: Around, pace: Pace, num_microbatches: Array) -> Array:
     return np.where(pace.fits, (lines + around.end + fixed) * around.scale, np.inf)
 
 
-def pace_of_work(parts: Array, pp: Array, split: Array, stages: bool) -> Pace:
+def pace_of_work(parts: Array, pp: Array, split: Array, one_pipeline: bool) -> Pace:
     """From the work alone: W/p a rank, or both pools' ranks in proportion to their speed.
 
     `parts` (2, rows, components): seconds on one rank of each pool, as `Arrangement.parts`. Of stages, the
@@ -105,7 +105,7 @@ def pace_of_work(parts: Array, pp: Array, split: Array, stages: bool) -> Pace:
     (k_1*T - e_1)/K_1 + (k_2*T - e_2)/K_2 >= `favour`. Each second of it saves at most max_c (w_c'/w_c - 1)
     of what the other pool would take.
     """
-    if not stages:
+    if not one_pipeline:
         whole = parts.sum(axis=-1)
         return Pace(whole / pp, whole)
     kinds, ends = parts[..., :-2], np.stack([parts[0, :, -2], parts[1, :, -1]])
@@ -123,7 +123,7 @@ def pace_without_memory(costs: MixedCosts, mix: LayerMix) -> Pace:
     parts = np.stack(
         [np.concatenate([mix.totals * w.kinds, w.first[:, None], w.last[:, None]], axis=-1) for w in works]
     )
-    return pace_of_work(parts, costs.pp, costs.split, costs.stages)
+    return pace_of_work(parts, costs.pp, costs.split, costs.one_pipeline)
 
 
 def pace_within_memory(costs: MixedCosts, mix: LayerMix, in_flight: Array, case: Recompute) -> Pace:
@@ -134,7 +134,7 @@ def pace_within_memory(costs: MixedCosts, mix: LayerMix, in_flight: Array, case:
         for of, m, limit in zip(costs.rates, in_flight, costs.limits, strict=True)
     ]
     usual = pace_without_memory(costs, mix)
-    if not costs.stages:
+    if not costs.one_pipeline:
         found = [
             within_memory(of, room, mix, costs.pp, ones, case)
             for of, room in zip(costs.rates, rooms, strict=True)

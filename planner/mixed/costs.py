@@ -51,7 +51,8 @@ class Around:
 class MixedCosts:
     """What rows of one arrangement and recompute family cost, before layers are laid out."""
 
-    stages: bool
+    one_pipeline: bool
+    """Whether a pipeline is over both pools: plans of stages, not of replicas."""
     rates: tuple[StageRates, StageRates]
     """Of each pool; their `fixed` is that of no micro-batch."""
     steady: Array
@@ -85,7 +86,7 @@ class MixedCosts:
         )
 
     def _end(self, mix: LayerMix) -> Array:
-        if not self.stages:
+        if not self.one_pipeline:
             each = [per_step_floor(of, mix.totals, self.pp, 1.0) for of in self.rates]
             return np.maximum(each[0], each[1])
         # Whatever lies where: traffic of the quicker pool, hidden behind the busier one.

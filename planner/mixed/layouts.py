@@ -87,14 +87,9 @@ def layouts(instance: Instance, of: Arrangement, gpus: Array, cell: Array, key: 
         _pipelines(
             instance, of.form == "stages", gpus[:, of_cell[at : at + size]], of_unit[at : at + size], at
         )
-        for at in range(0, len(code), size)
+        for at in range(0, max(len(code), 1), size)
     ]
-    shared, pp, split, dp = (
-        np.concatenate([part[column] for part in parts], axis=-1)
-        if parts
-        else np.empty((2, 0), dtype=np.int64)
-        for column in range(4)
-    )
+    shared, pp, split, dp = (np.concatenate([part[column] for part in parts], axis=-1) for column in range(4))
     number = np.bincount(shared, minlength=len(code))[which]
     first = np.searchsorted(shared, np.arange(len(code)))[which]
     pair = np.repeat(np.arange(len(cell)), number)

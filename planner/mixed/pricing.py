@@ -35,7 +35,8 @@ def _rates(of: Arrangement, rows: MixedRows, family: int, side: int) -> StageRat
     own = of.book.rates(rows.on(of, side, rows.dp[side]), of.pools[side], family, vpp=1)
     if of.form == "stages":
         return own
-    shared = of.joint.rates(rows.on(of, side, rows.replicas(of)), of.pools[side], family, vpp=1)
+    every = rows.on(of, side, rows.replicas(of))
+    shared = of.joint.rates(every, of.pools[side], family, vpp=1, elsewhere=rows.dp[1 - side])
     return replica_rates(own, shared)
 
 

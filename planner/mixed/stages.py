@@ -24,11 +24,11 @@ from planner.stages import (
     StagePlan,
     StageProblem,
     add_rank_memory,
+    assigned,
     end_of_step_pieces,
     integer,
     linear,
     solved_model,
-    spread,
 )
 
 Array = NDArray[Any]
@@ -78,8 +78,8 @@ class MixedStages:
         of, (first, second) = self.costs, self.one
         wide = np.zeros(rows, dtype=np.int64)
         return MixedCosts(
-            of.stages, (repeated(first, rows), repeated(second, rows)), of.steady[:, wide], of.fill[:, wide],
-            of.pp[wide], of.split[wide], of.limits, of.micro_batch,
+            of.one_pipeline, (repeated(first, rows), repeated(second, rows)), of.steady[:, wide],
+            of.fill[:, wide], of.pp[wide], of.split[wide], of.limits, of.micro_batch,
         )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def _integer_step(problem: MixedStages, seconds: float, unit: float, room: int) 
 def _lines(problem: MixedStages) -> list[list[tuple[int, int]]]:
     """(rank, pool) of the ranks of each pipeline."""
     ranks = range(problem.shape.pp)
-    if problem.costs.stages:
+    if problem.costs.one_pipeline:
         split = int(problem.costs.split[0])
         return [[(rank, int(rank >= split)) for rank in ranks]]
     return [[(rank, pool) for rank in ranks] for pool in (0, 1)]
@@ -153,9 +153,7 @@ def _solved(
     solver = solved_model(stages.model, until)
     if solver is None:
         return None
-    layers = [solver.value(n) for n in stages.layers]
-    recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    return spread(stages.slots, layers, recomputed, each is not None), int(solver.value(step))
+    return assigned(stages, solver, each is not None), int(solver.value(step))
 
 
 def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any:

@@ -17,9 +17,14 @@ def read_runs(path: Path) -> list[DescribedRun | RefusedRun]:
     """Every run of the file in its order; those that cannot be used carry the reason."""
     data = read_mapping(path)
     rows = data.get("runs", [data])
-    if not isinstance(rows, list):
-        raise InvalidInput(file=str(path), path="runs", found=f"found {shown(rows)}", accepted=ACCEPTED)
+    if not isinstance(rows, list) or not rows:
+        raise InvalidInput(file=str(path), path="runs", found=found_instead(rows), accepted=ACCEPTED)
     return [_one(row, f"run-{number}", path.parent) for number, row in enumerate(rows, 1)]
+
+
+def found_instead(rows: Any) -> str:
+    """What is there in the place of runs."""
+    return "holds no run" if rows == [] else f"found {shown(rows)}"
 
 
 def _one(row: Any, name: str, folder: Path) -> DescribedRun | RefusedRun:

@@ -6,7 +6,7 @@ from html import escape
 
 from planner.cli.mixed_table import ranks_words
 from planner.cli.table import fact_rows
-from planner.cli.words import amount, decisions_line, dollars, seconds, share, status_line
+from planner.cli.words import NO_PLAN, amount, decisions_line, dollars, seconds, share, status_line
 from planner.report.data import ReportData
 from planner.report.markup import facts, numbers, paragraph, section, tiles
 from planner.report.sensitivity import token_words
@@ -129,6 +129,8 @@ def conflict(data: ReportData) -> str:
     if of is None:
         return paragraph("No plan was found.")
     text = f"Proved: {' and '.join(of.limits) or 'these limits'} cannot hold with the hardware at hand."
+    if of.limits and of.limits[0] in NO_PLAN:
+        text = f"Proved: {NO_PLAN[of.limits[0]]}."
     moves = [(move.limit.replace("_", " "), str(move.from_), str(move.to)) for move in of.relaxations]
     which = "This change alone" if len(moves) == 1 else "Each of these changes alone"
     help_ = paragraph(f"{which} makes a plan possible:") if moves else ""
