@@ -74,6 +74,11 @@ def changed(instance: Instance, plan: Plan, change: dict[str, Any]) -> dict[str,
     new = mine | change
     if "tp" in change and "etp" not in change and mine["etp"] == mine["tp"]:
         new["etp"] = new["tp"]
+    if "precision" in change:
+        variants = {instance.pools[i].precision: i for i in instance.variants(mine["pool"])}
+        if change["precision"] not in variants:
+            return None
+        new["pool"] = variants[change["precision"]]
     ranks = new["tp"] * new["cp"] * new["pp"]
     if "dp" in change:
         new["num_gpus"] = ranks * new["dp"]
@@ -86,7 +91,7 @@ def changed(instance: Instance, plan: Plan, change: dict[str, Any]) -> dict[str,
     if "num_microbatches" not in change:
         new["num_microbatches"] = most_microbatches(instance, mine["global_batch"], new)
     new["global_batch"] = new["num_microbatches"] * new["micro_batch"] * new["dp"]
-    followed = (name for name in new if new[name] != mine[name] and name not in change)
+    followed = (name for name in new if new[name] != mine[name] and name not in (*change, "pool"))
     if not all(instance.narrowing.permits(name, new[name]) for name in followed):
         return None
     return new if instance.min_batch <= new["global_batch"] <= instance.max_batch else None

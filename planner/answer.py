@@ -129,7 +129,7 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
         recompute_modules=tuple(sorted(selective_modules(instance.architecture, instance.framework)))
         if selective
         else (),
-        precision=instance.precision,
+        precision=pool.precision,
         sequence_parallel=value["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
         stages=stages(instance, plan),
         **value,

@@ -20,15 +20,15 @@ SAME = 1e-9
 
 def break_evens(instance: Instance, plan: Plan) -> list[BreakEven]:
     """For each other pool the price below which it wins, and for the chosen one that above which it loses."""
-    chosen = plan.of("pool")
-    found = [other_pool(instance, plan, index) for index in range(len(instance.pools)) if index != chosen]
-    return [*found, own_pool(instance, plan)] if len(instance.pools) > 1 else found
+    own = instance.variants(plan.of("pool"))
+    found = [other_pool(instance, plan, index) for index in instance.described if index not in own]
+    return [*found, own_pool(instance, plan)] if found else []
 
 
 def other_pool(instance: Instance, plan: Plan, index: int) -> BreakEven:
     """The price below which another pool's best plan beats the chosen one."""
     pool = instance.pools[index]
-    common: dict[str, Any] = {"pool": index, "gpu": pool.gpu.name, "price": pool.price}
+    common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
     cheap = with_limits(only(instance, index), budget=None)
     price, quick = (
         price_in_time(instance, plan, index)
@@ -99,7 +99,7 @@ def own_pool(instance: Instance, plan: Plan) -> BreakEven:
     """The price above which the chosen pool is no longer the best: another wins, or the budget is gone."""
     chosen = plan.of("pool")
     pool, rest = instance.pools[chosen], others(instance, chosen)
-    common: dict[str, Any] = {"pool": chosen, "gpu": pool.gpu.name, "price": pool.price}
+    common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
     rival, limits = best_plan(rest), []
     if rival is not None and not by_time(instance):
         alone = with_limits(only(instance, chosen), budget=None)
@@ -119,8 +119,9 @@ def own_pool(instance: Instance, plan: Plan) -> BreakEven:
 
 
 def others(instance: Instance, chosen: int) -> Instance:
-    """The instance without one of its pools."""
-    return replace(instance, pools=tuple(p for i, p in enumerate(instance.pools) if i != chosen))
+    """The instance without one of its pools, in any precision."""
+    left = set(range(len(instance.pools))) - set(instance.variants(chosen))
+    return replace(instance, pools=tuple(instance.pools[index] for index in sorted(left)))
 
 
 def gpu_of(instance: Instance, plan: Plan) -> str:

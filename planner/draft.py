@@ -42,7 +42,7 @@ training:
   tokens: {tokens}   # K, M, B, T are 10^3 .. 10^12; Ki, Mi, Gi are 2^10 .. 2^30
   seq_len: {seq_len}
   global_batch: {batch}
-  precision: bf16   # or fp8, where the GPU has it
+  precision: bf16   # or fp8, where the GPU has it; [bf16, fp8]: whichever is better
 hardware:   # a plan uses one of the pools, in whole nodes
 {pools}
 {limits}

@@ -48,9 +48,24 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
             differ = differs if name != "vpp" else partial(other_chunks, instance)
             mask = in_families(usual, differ(name, plan.of(name)))
             yield Question(name, plan.of(name), partial(Plan.of, decision=name), mask)
+    if instance.narrowing.open("precision") and len(instance.precisions) > 1:
+        chosen = precision_of(instance, plan)
+        others = in_families(usual, of_other_precision(instance, chosen))
+        yield Question("precision", chosen, partial(precision_of, instance), others)
     mode = mode_of(plan)
     if modes - {mode}:
         yield Question("recompute", mode, mode_of, in_families(recompute_families(instance, modes - {mode})))
+
+
+def precision_of(instance: Instance, plan: Plan) -> str:
+    """The precision that a plan trains in."""
+    return instance.pools[plan.of("pool")].precision
+
+
+def of_other_precision(instance: Instance, chosen: str) -> Mask:
+    """Lets through rows of every precision but one."""
+    indices = [i for i, pool in enumerate(instance.pools) if pool.precision != chosen]
+    return lambda rows: np.isin(rows.pool, indices)
 
 
 def other_chunks(instance: Instance, name: str, chosen: int) -> Mask:
@@ -125,6 +140,11 @@ def runner_ups(table: Table, plan: Plan) -> tuple[RunnerUp, ...]:
         else:
             keys = table.goal.keys(Economy.of(instance, other.row), np.array([other.step]))
             found.append(RunnerUp(name, other, tuple(float(key[0]) for key in keys)))
+    found += [
+        RunnerUp(name, None, (), "precision", f"{name} has no {precision}")
+        for name, precision in instance.without_precision
+        if permits("gpu", name)
+    ]
     return tuple(found)
 
 
@@ -150,7 +170,8 @@ def compared(
 ) -> Reason:
     """What the other plan would change, and which part of the step changes most."""
     effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
-    head = f"{label(decision)} {chosen} -> {alternative}{other_decisions(mine.plan, theirs.plan, decision)}"
+    also = other_decisions(instance, mine.plan, theirs.plan, decision)
+    head = f"{label(decision)} {chosen} -> {alternative}{also}"
     return Reason(
         decision=decision,
         chosen=chosen,

@@ -121,6 +121,8 @@ def with_alone(instance: Instance, mine: Account, reason: Reason) -> ExplainedRe
 
 def others(instance: Instance, mine: Account, reason: Reason) -> Iterator[Any]:
     """The alternative's value, and the neighbours of the chosen one: the nearest on either side."""
+    if reason.decision == "precision":
+        yield from (each for each in instance.precisions if each != reason.chosen)
     if reason.decision not in CHANGED:
         return
     if reason.decision == "recompute":

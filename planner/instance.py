@@ -21,7 +21,10 @@ Term = Literal["cost", "time", "energy", "carbon"]
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """GPUs of one type that can be had together."""
+    """GPUs of one type that can be had together, and the precision they train in.
+
+    A problem that allows several precisions has a pool of each for the same nodes: variants, of one `entry`.
+    """
 
     gpu: Accelerator
     fabric: Fabric
@@ -37,6 +40,10 @@ class Pool:
     """What runs lose, keep and draw there; None: nothing is lost."""
     nodes: int = 0
     """All nodes there are, spares included; `max_nodes` where it is 0."""
+    precision: str = "bf16"
+    """Of the matrix products; one that the GPU has."""
+    entry: int = 0
+    """Place in the problem's hardware; pools of the same one are variants of each other."""
 
     def memory_limit(self, headroom: float) -> float:
         """Bytes a plan may use of each GPU."""
@@ -120,7 +127,6 @@ class Instance:
 
     architecture: Architecture
     stack: Stack
-    precision: str
     tokens: float
     seq_len: int
     min_batch: int
@@ -144,5 +150,23 @@ class Instance:
     """None: every plan stays within one pool."""
     saves: bool = False
     """The run ends with a checkpoint that is waited for: the next phase starts from it."""
+    without_precision: tuple[tuple[str, str], ...] = ()
+    """GPUs of the problem that have none of its precisions, each with what it lacks: they have no pool."""
     derived: dict[str, Any] = field(default_factory=dict[str, Any], init=False, compare=False, repr=False)
     """What is computed from the instance once and looked up after that; never carried over to another."""
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Precisions that plans may have."""
+        return tuple(dict.fromkeys(pool.precision for pool in self.pools))
+
+    def variants(self, index: int) -> list[int]:
+        """The pool and its variants: the same nodes in each precision."""
+        entry = self.pools[index].entry
+        return [place for place, pool in enumerate(self.pools) if pool.entry == entry]
+
+    @property
+    def described(self) -> list[int]:
+        """Of each described pool the first variant."""
+        first = {pool.entry: place for place, pool in reversed(list(enumerate(self.pools)))}
+        return sorted(first.values())

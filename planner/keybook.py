@@ -55,7 +55,7 @@ def run_of(instance: Instance, pool: int, family: int, **columns: Any) -> Run:
         fabric=instance.pools[pool].fabric,
         stack=calibrated_stack(instance.stack, instance.pools[pool].gpu),
         seq_len=instance.seq_len,
-        precision=instance.precision,
+        precision=instance.pools[pool].precision,
         recompute_modules=selective_modules(instance.architecture, instance.framework)
         if selective
         else frozenset[str](),

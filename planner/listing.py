@@ -159,7 +159,7 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
             "global_batch": micro_batches[i] * chosen["micro_batch"] * chosen["dp"],
             "recompute": of.recompute,
             "recompute_modules": modules,
-            "precision": instance.precision,
+            "precision": pool.precision,
             "sequence_parallel": chosen["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
             "stages": plain_stages(
                 instance.architecture.layers, chosen["pp"], chosen["vpp"], of.recompute == "full"

@@ -113,7 +113,8 @@ def _meter(instance: Instance, sign: int) -> Iterator[Move]:
 
 def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
     """A node more or less of each pool; pools whose number is given may keep that number."""
-    for index, pool in enumerate(instance.pools):
+    for index in instance.described:
+        pool = instance.pools[index]
         new = pool.max_nodes + sign
         if new < 1 or (sign < 0 and new < pool.min_nodes):
             continue
@@ -122,7 +123,7 @@ def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
         changed = with_pool(instance, index, max_nodes=new)
         lets_in = index, only(instance, index, min_nodes=new, max_nodes=new)
         yield Move(
-            f"hardware.{index}.nodes",
+            f"hardware.{pool.entry}.nodes",
             f"{pool.gpu.name} nodes",
             what,
             sign > 0,

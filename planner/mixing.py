@@ -70,11 +70,14 @@ def refuse_mixing(problem: Problem) -> None:
     if problem.search.framework not in LAUNCHERS:
         found = f"{problem.search.framework} launches no plan on two GPU types, and mixing is given"
         raise Refused(found, ", ".join(LAUNCHERS), "", ("search", "framework"))
-    names = usable(problem.training.precision, [pool.accelerator for pool in problem.hardware])
+    precisions, gpus = problem.training.precision, [pool.accelerator for pool in problem.hardware]
+    # Both pools of a plan train in one precision.
+    precision = max(precisions, key=lambda each: len(usable(each, gpus)))
+    names = usable(precision, gpus)
     if len(names) < 2:
         pools = f"one pool ({names[0]})" if names else "no pool"
         raise Refused(
-            f"there is {pools} to train on in {problem.training.precision}",
+            f"there is {pools} to train on in {' or in '.join(precisions)}",
             "two pools or more under hardware, or no mixing",
             "",
             ("mixing",),

@@ -14,6 +14,7 @@ from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.quantities import Strict
 
 RECOMPUTE = ("none", "selective", "full")
+PRECISIONS = ("bf16", "fp8")
 DEFAULT_STACK = "megatron-core"
 """The software profile where neither a profile nor a framework is named: today's Megatron-Core."""
 

@@ -218,8 +218,9 @@ def compared(search: Together, best: Whole, other: Whole) -> str:
     days = (other.totals["time"] - best.totals["time"]) / DAY
     cost = other.totals["cost"] - best.totals["cost"]
     nodes = other.place[1] // pool.fabric.gpus_per_node
+    on = f"{pool.gpu.name} in {pool.precision.upper()}" if len(search.run.precisions) > 1 else pool.gpu.name
     return (
-        f"On {nodes} nodes of {pool.gpu.name}: {abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
+        f"On {nodes} nodes of {on}: {abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
         f"${abs(cost):,.0f} {'dearer' if cost > 0 else 'cheaper'}{outside(search, other)}."
     )
 

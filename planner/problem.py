@@ -31,9 +31,9 @@ from planner import patterns
 from planner.complaints import invalid_input
 from planner.errors import InvalidInput, Refused, shown
 from planner.fine_tune import FineTune
-from planner.mixing import Mixing, refuse_mixing
+from planner.mixing import Mixing, refuse_mixing, usable
 from planner.model import Model
-from planner.narrowing import Search, one_of, software_words
+from planner.narrowing import PRECISIONS, Search, choices, one_of, software_words
 from planner.objective import Limits, Objective
 from planner.phases import Phases, ResolvedPhase, resolved_phases
 from planner.pool import Pool
@@ -41,7 +41,7 @@ from planner.power import Power
 from planner.pricing import Prices, price_words
 from planner.quantities import Duration, Range, SequenceLength, Strict, Tokens, batch_range
 from planner.reliability import Reliability
-from planner.requirements import on_gpus
+from planner.requirements import in_words
 from planner.site import Site
 from planner.storage import Storage
 from planner.surroundings import sites_of
@@ -99,6 +99,29 @@ Batch = Annotated[
 ]
 
 
+PRECISION = {"enum": list(PRECISIONS)}
+
+
+def _precisions(value: Any) -> Any:
+    """A precision or a list of them, in the order of `PRECISIONS`."""
+    read = one_of(PRECISIONS)
+    chosen = (read(value),) if value is None else choices(read)(value)
+    return tuple(each for each in PRECISIONS if each in chosen)
+
+
+def _as_written(precisions: tuple[str, ...]) -> str | list[str]:
+    """One precision stands without the list."""
+    return precisions[0] if len(precisions) == 1 else list(precisions)
+
+
+Precisions = Annotated[
+    tuple[Literal["bf16", "fp8"], ...],
+    BeforeValidator(_precisions),
+    PlainSerializer(_as_written),
+    WithJsonSchema({"anyOf": [PRECISION, {"type": "array", "items": PRECISION, "minItems": 1}]}),
+]
+
+
 class Training(Strict):
     """What one run of training is."""
 
@@ -108,8 +131,9 @@ class Training(Strict):
     """Tokens in a sequence: 4096."""
     global_batch: Batch
     """Batch of an optimizer step, one value or `{min, max}`, in tokens or sequences; kept as sequences."""
-    precision: Annotated[Literal["bf16", "fp8"], BeforeValidator(one_of(("bf16", "fp8")))] = "bf16"
-    """Of the matrix products; fp8 only where the GPU has it."""
+    precision: Precisions = Field(default=("bf16",), json_schema_extra={"default": "bf16"})
+    """Of the matrix products: one, or a list from which the plan takes what is best, `[bf16, fp8]`. Only what
+    is named is planned, on GPUs that have it: no prediction here says what FP8 does to the loss."""
     optimizer: Annotated[Literal["adamw"], BeforeValidator(one_of(("adamw",)))] = "adamw"
     """AdamW with FP32 master weights and moments."""
 
@@ -174,12 +198,14 @@ class Problem(Strict):
         if self.assume_mfu is not None and self.limits.confidence is not None:
             found = "assume_mfu is given as well: an agreed MFU is no prediction that could be off"
             raise Refused(found, "one of them", "", ("limits", "confidence"))
-        if not any(self.training.precision in pool.accelerator.peak_flops for pool in self.hardware):
-            names = ", ".join(pool.accelerator.name for pool in self.hardware)
-            found = f"{self.training.precision} is not among the precisions of {names}"
+        accelerators = [pool.accelerator for pool in self.hardware]
+        if not any(usable(precision, accelerators) for precision in self.training.precision):
+            names = ", ".join(gpu.name for gpu in accelerators)
+            found = f"{' or '.join(self.training.precision)} is not among the precisions of {names}"
             raise Refused(found, "a precision that one of the pools has", "", ("training", "precision"))
         try:
-            on_gpus(self.limits.require, [pool.accelerator.name for pool in self.hardware])
+            in_words(self.limits.require, "gpu", [gpu.name for gpu in accelerators])
+            in_words(self.limits.require, "precision", self.training.precision)
         except Refused as refused:
             raise refused.below("limits", "require") from None
         return self
@@ -260,6 +286,7 @@ class Problem(Strict):
             for pool in self.hardware
             if pool.accelerator.calibration is not None
         ]
+        notes += self._without_precision()
         notes += software_words(self.search)
         if self.assume_mfu is not None:
             notes.append(
@@ -268,6 +295,17 @@ class Problem(Strict):
             if self.assume_mfu > HIGH_MFU:
                 notes.append(f"An MFU above {HIGH_MFU:.0%} is more than published large runs reach.")
         return tuple(notes)
+
+    def _without_precision(self) -> list[str]:
+        """GPUs that lack a precision of the problem, a sentence each."""
+        wanted, notes = self.training.precision, []
+        for gpu in dict.fromkeys(pool.accelerator.name for pool in self.hardware):
+            pool = next(pool for pool in self.hardware if pool.accelerator.name == gpu)
+            lacks = [each.upper() for each in wanted if each not in pool.accelerator.peak_flops]
+            has = [each.upper() for each in wanted if each in pool.accelerator.peak_flops]
+            left = f"plans on it train in {' or '.join(has)}" if has else "no plan is on it"
+            notes += [f"{gpu} has no {' and no '.join(lacks)}: {left}."] if lacks else []
+        return notes
 
 
 def parse_problem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.account import mode_of
+from planner.instance import Instance
 from planner.search import Plan
 
 NAMES = {
@@ -13,6 +14,7 @@ NAMES = {
     "zero": "ZeRO",
     "recompute": "recompute",
     "gpu": "GPU type",
+    "precision": "precision",
     "stages": "stages",
 }
 PARTS = {
@@ -47,7 +49,7 @@ def part_name(part: str) -> str:
     return PARTS.get(part, part.replace("_", " "))
 
 
-def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
+def other_decisions(instance: Instance, plan: Plan, other: Plan, decision: str) -> str:
     """What else the alternative changes, in short."""
     named = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero")
     changed = [
@@ -57,6 +59,11 @@ def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
     ]
     if decision != "recompute" and mode_of(other) != mode_of(plan):
         changed.append(f"recompute {mode_of(other)}")
+    first, second = (instance.pools[each.of("pool")] for each in (plan, other))
+    if decision != "precision" and first.precision != second.precision:
+        changed.append(second.precision.upper())
+    if decision == "precision" and first.gpu.name != second.gpu.name:
+        changed.append(f"GPU type {second.gpu.name}")
     return f" (with {', '.join(changed)})" if changed else ""
 
 

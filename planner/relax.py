@@ -29,7 +29,8 @@ from planner.search.rows import memory_limits
 from planner.solution import Conflict, Relaxation
 from planner.space.columns import LayerKeys
 from planner.space.layouts import expand
-from planner.space.values import layer_keys, recompute_families, recompute_modes
+from planner.space.values import recompute_families, recompute_modes
+from planner.variants import only
 
 Array = NDArray[Any]
 LIMITS = ("deadline", "budget", "energy", "carbon")
@@ -74,15 +75,13 @@ def every_family(instance: Instance) -> tuple[int, ...]:
 
 
 def only_pool(instance: Instance, index: int) -> Instance:
-    """The instance with one of its pools."""
+    """The instance with one of its pools, in one precision."""
     return replace(instance, pools=(instance.pools[index],))
 
 
 def why_none(table: Table, mask: Mask) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
     instance, limits = table.instance, table.goal.limits
-    if lacking := without_precision(instance, mask):
-        return "precision", f"{' and '.join(lacking)} has no {instance.precision.upper()}"
 
     def find(_: Instance, limits: Limits, objective: Term, mask: Mask | None) -> Plan | None:
         return best(table.again(goal_of(instance, limits, objective)), mask, Effort())
@@ -117,16 +116,6 @@ def why_none(table: Table, mask: Mask) -> tuple[str, str]:
             days, cost = surely(free, plan)
             return " and ".join(named), f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
     return memory_words(Table.of(free, goal_of(free), every_family(free)), mask)
-
-
-def without_precision(instance: Instance, mask: Mask) -> tuple[str, ...]:
-    """GPU types without the run's precision, where a mask lets through no others."""
-    able = [instance.precision in pool.gpu.peak_flops for pool in instance.pools]
-    if all(able):
-        return ()
-    keys = layer_keys(replace(instance, precision="bf16"), every_family(instance))
-    pools = np.unique(keys.pool[chosen(mask, keys)]).tolist()
-    return () if any(able[pool] for pool in pools) else tuple(instance.pools[pool].gpu.name for pool in pools)
 
 
 def limited(instance: Instance, limits: Limits) -> list[str]:
@@ -370,9 +359,9 @@ def pareto(first: Array, second: Array) -> Array:
 def more_nodes(instance: Instance) -> list[Relaxation]:
     """For each pool the fewest nodes beyond its own with which a plan exists."""
     moves = []
-    for index, pool in enumerate(instance.pools):
-        low, high = pool.max_nodes, pool.max_nodes
-        alone = only_pool(instance, index)
+    for index in instance.described:
+        low = high = instance.pools[index].max_nodes
+        alone = only(instance, index)
         for _ in range(4):
             high *= 2
             if _with_nodes(alone, high):
@@ -396,8 +385,7 @@ def _nodes_move(alone: Instance, low: int, high: int) -> Relaxation:
 
 
 def _with_nodes(alone: Instance, nodes: int) -> bool:
-    pool = replace(alone.pools[0], max_nodes=nodes)
-    return fastest(replace(alone, pools=(pool,)), alone.limits) is not None
+    return fastest(only(alone, 0, max_nodes=nodes), alone.limits) is not None
 
 
 def less_headroom(instance: Instance) -> list[Relaxation]:

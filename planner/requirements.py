@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from planner import units
 from planner.errors import Refused, nearest, shown
-from planner.narrowing import RECOMPUTE
+from planner.narrowing import PRECISIONS, RECOMPUTE
 
 Scalar = int | float | str
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,7 +35,9 @@ COUNTS = (
     "micro_batch", "num_microbatches", "global_batch",
 )  # fmt: skip
 """Decisions that are whole numbers from 1 up."""
-DECISIONS = (*COUNTS, "zero", "recompute", "gpu")
+DECISIONS = (*COUNTS, "zero", "recompute", "precision", "gpu")
+WORDS = {"recompute": RECOMPUTE, "precision": PRECISIONS}
+"""Decisions that are one of a few words."""
 COLUMNS = {"gpus": "num_gpus"}
 """What a decision is called in plans, where requirements have a shorter word for it."""
 
@@ -164,7 +166,7 @@ def _name(text: str, name: str) -> str:
 def _values(text: str, name: str, sign: str, rest: str) -> tuple[Scalar, ...]:
     if name in QUANTITIES:
         return (_quantity(text, name, sign, rest),)
-    if name in ("gpu", "recompute") and sign not in ("==", "!=", "in"):
+    if name in ("gpu", *WORDS) and sign not in ("==", "!=", "in"):
         raise Refused(f"found {shown(text)}", f"{name} ==, != or in", f"{name} is a name, which has no order")
     inner = rest[1:-1] if rest.startswith("[") and rest.endswith("]") else rest
     if sign == "in":
@@ -180,9 +182,9 @@ def _value(text: str, name: str, part: str) -> Scalar:
     part = part.strip("'\"")
     if name == "gpu":
         return part
-    if name == "recompute":
-        if part not in RECOMPUTE:
-            raise Refused(f"found {shown(text)}", ", ".join(RECOMPUTE), nearest(part, RECOMPUTE))
+    if name in WORDS:
+        if part not in WORDS[name]:
+            raise Refused(f"found {shown(text)}", ", ".join(WORDS[name]), nearest(part, WORDS[name]))
         return part
     try:
         return units.count(part, "a ZeRO stage", least=0, most=3) if name == "zero" else units.count(part)
@@ -222,20 +224,25 @@ def _requirements(value: Any) -> tuple[Requirement, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def on_gpus(required: Iterable[Requirement], names: Iterable[str]) -> None:
-    """Refuses requirements on GPUs that no pool has, or that leave no pool."""
-    names = list(dict.fromkeys(names))
-    left = names
+def in_words(required: Iterable[Requirement], decision: str, words: Iterable[str]) -> None:
+    """Refuses requirements on the GPU or the precision that the problem does not have, or that leave none."""
+    words = list(dict.fromkeys(words))
+    left = words
+    where, what = {"gpu": ("no pool has", "a GPU"), "precision": ("training.precision is without", "one")}[
+        decision
+    ]
     for index, of in enumerate(required):
-        if of.name != "gpu":
+        if of.name != decision:
             continue
         for value in of.values:
-            if value not in names:
-                found = f"found {shown(of.text)}, and no pool has {value}"
-                raise Refused(found, ", ".join(names), nearest(value, names), (index,))
-        left = [name for name in left if of.holds(name)]
+            if value not in words:
+                found = f"found {shown(of.text)}, and {where} {value}"
+                raise Refused(found, ", ".join(words), nearest(value, words), (index,))
+        left = [word for word in left if of.holds(word)]
         if not left:
-            raise Refused(f"{shown(of.text)} leaves no pool", f"a GPU among {', '.join(names)}", "", (index,))
+            none = "pool" if decision == "gpu" else decision
+            accepted = f"{what} among {', '.join(words)}"
+            raise Refused(f"{shown(of.text)} leaves no {none}", accepted, "", (index,))
 
 
 def texts(required: Iterable[Requirement]) -> list[str]:

@@ -33,12 +33,12 @@ def whole_instance(problem: Problem) -> Instance:
     return Instance(
         architecture=problem.model.architecture,
         stack=load_stack(search.profile),
-        precision=problem.training.precision,
         tokens=float(problem.training.tokens),
         seq_len=problem.training.seq_len,
         min_batch=batch.min,
         max_batch=batch.max,
-        pools=tuple(pool_of(*each) for each in zip(problem.hardware, problem.sites, strict=True)),
+        pools=pools_of(problem),
+        without_precision=lacking(problem),
         limits=limits_of(problem),
         objective=terms,
         lexicographic=lexicographic,
@@ -79,7 +79,25 @@ def least_of(limit: float | None, others: list[float]) -> float | None:
     return min([*others, *([] if limit is None else [limit])], default=None)
 
 
-def pool_of(described: Described, site: Site) -> Pool:
+def pools_of(problem: Problem) -> tuple[Pool, ...]:
+    """A pool of each described one for each precision that is allowed and that its GPU has."""
+    return tuple(
+        pool_of(described, site, precision, entry)
+        for entry, (described, site) in enumerate(zip(problem.hardware, problem.sites, strict=True))
+        for precision in problem.training.precision
+        if precision in described.accelerator.peak_flops
+    )
+
+
+def lacking(problem: Problem) -> tuple[tuple[str, str], ...]:
+    """GPUs without any of the problem's precisions."""
+    wanted = problem.training.precision
+    gpus = (pool.accelerator for pool in problem.hardware)
+    names = dict.fromkeys(gpu.name for gpu in gpus if not set(wanted) & set(gpu.peak_flops))
+    return tuple((name, " and no ".join(each.upper() for each in wanted)) for name in names)
+
+
+def pool_of(described: Described, site: Site, precision: str, entry: int) -> Pool:
     """GPUs to search over: of what there is, what trains beside its spares, at the price of its tariff."""
     most = site.training_nodes(described.max_nodes)
     return Pool(
@@ -91,6 +109,8 @@ def pool_of(described: Described, site: Site) -> Pool:
         committed=site.tariff.committed_days * SECONDS_PER_DAY,
         site=site,
         nodes=described.max_nodes,
+        precision=precision,
+        entry=entry,
     )
 
 

@@ -55,6 +55,7 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
     batch, node = problem.training.global_batch, pool.fabric.gpus_per_node
     chunks = [stage.chunks for stage in d.stages]
     holds = {
+        f"{d.gpu} has {d.precision}": d.precision in pool.accelerator.peak_flops,
         f"{d.num_gpus} GPUs are tp*cp*pp*dp": d.num_gpus == d.tp * d.cp * d.pp * d.dp,
         f"{d.num_gpus} GPUs fill {d.nodes} nodes of {node}": d.num_gpus == d.nodes * node,
         f"{d.nodes} nodes are within the pool": d.nodes <= pool.max_nodes
@@ -79,6 +80,7 @@ def shape_claims(problem: Problem, d: Decisions) -> dict[str, bool]:
     a, seq_len = problem.model.architecture, problem.training.seq_len
     experts, layers = a.moe.experts if a.moe else 1, sum(stage.layers for stage in d.stages)
     return {
+        f"{d.precision} is a precision of the problem": d.precision in problem.training.precision,
         f"tp {d.tp} splits {a.heads} heads": a.heads % d.tp == 0,
         f"tp {d.tp} splits {a.kv_heads} key-value heads": a.mla is not None or a.kv_heads % d.tp == 0,
         f"cp {d.cp} splits {seq_len} tokens in two parts a rank": d.cp == 1 or seq_len % (2 * d.cp) == 0,

@@ -126,14 +126,13 @@ def _part(problem: Problem, pool: Pool, part: PoolPart, d: Decisions) -> dict[st
     """What one pool's GPUs do, against the pool."""
     node, of, ranks = pool.fabric.gpus_per_node, part.gpu, part.last_rank - part.first_rank + 1
     least = min(pool.min_nodes, trainable(site_of_pool(problem, pool), pool.max_nodes))
-    precision = problem.training.precision
     return {
         f"{part.num_gpus} {of} are tp*cp*dp*ranks": part.num_gpus == d.tp * d.cp * part.dp * ranks,
         f"{part.num_gpus} {of} fill {part.nodes} nodes of {node}": part.num_gpus == part.nodes * node,
         f"{part.nodes} nodes of {of} are within the pool": least <= part.nodes <= pool.max_nodes,
         f"tp {d.tp} stays within an NVLink domain of {of}": pool.fabric.domain % d.tp == 0,
         f"ep*etp divides tp*cp*dp on {of}": (d.tp * d.cp * part.dp) % (d.ep * d.etp) == 0,
-        f"{of} has {precision}": precision in pool.accelerator.peak_flops,
+        f"{of} has {d.precision}": d.precision in pool.accelerator.peak_flops,
     }
 
 

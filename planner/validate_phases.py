@@ -42,6 +42,8 @@ def wrong_together(problem: Problem, phases: list[Problem], run: PhasedRun) -> l
         d = phase.plan.decisions
         if (d.gpu, d.num_gpus) != (run.gpu, run.num_gpus) or d.nodes != run.nodes:
             wrong.append(f"{phase.name} is on {d.num_gpus} {d.gpu}, the run on {run.num_gpus} {run.gpu}")
+        if d.precision != first.precision:
+            wrong.append(f"{phase.name} is in {d.precision}, the first phase in {first.precision}")
         one = lasts(alone, site, phase.plan, predicted_of(alone, pool, d))
         lost = site.losses(d.num_gpus, d.dp)
         took = one.seconds - (float(lost.startup) if going[index] else 0.0)

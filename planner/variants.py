@@ -55,15 +55,17 @@ def objective_value(instance: Instance, plan: Plan) -> float:
 
 
 def with_pool(instance: Instance, index: int, **changes: Any) -> Instance:
-    """The instance with a pool changed."""
+    """The instance with a pool changed, in every precision."""
     pools = list(instance.pools)
-    pools[index] = replace(pools[index], **changes)
+    for place in instance.variants(index):
+        pools[place] = replace(pools[place], **changes)
     return replace(instance, pools=tuple(pools))
 
 
 def only(instance: Instance, index: int, **changes: Any) -> Instance:
-    """The instance with one of its pools, changed."""
-    return replace(instance, pools=(replace(instance.pools[index], **changes),))
+    """The instance with one of its pools, changed, in every precision."""
+    variants = (instance.pools[place] for place in instance.variants(index))
+    return replace(instance, pools=tuple(replace(pool, **changes) for pool in variants))
 
 
 def with_limits(instance: Instance, **changes: Any) -> Instance:
@@ -74,8 +76,8 @@ def with_limits(instance: Instance, **changes: Any) -> Instance:
 def fixed(instance: Instance, decisions: Mapping[str, Any]) -> Instance:
     """The instance where some decisions have one value each.
 
-    `gpu` and `num_gpus` choose among pools and their nodes, `global_batch` is the batch, and the others
-    are allowed values; a value that the problem's own `search` leaves out is let in.
+    `gpu`, `precision` and `num_gpus` choose among pools and their nodes, `global_batch` is the batch, and the
+    others are allowed values; a value that the problem's own `search` leaves out is let in.
     """
     allowed, pools = dict(instance.narrowing.allowed), list(instance.pools)
     for name, value in decisions.items():
@@ -83,6 +85,8 @@ def fixed(instance: Instance, decisions: Mapping[str, Any]) -> Instance:
             pools = [instance.pools[value]]
         elif name == "gpu":
             pools = [pool for pool in pools if pool.gpu.name == value]
+        elif name == "precision":
+            pools = [pool for pool in pools if pool.precision == value]
         elif name not in ("num_gpus", "global_batch"):
             allowed[name] = (value,)
     # What is fixed is no longer required otherwise.
@@ -115,6 +119,7 @@ def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
     m = plan.of("m_high")
     return {
         "gpu": instance.pools[plan.of("pool")].gpu.name,
+        "precision": instance.pools[plan.of("pool")].precision,
         "num_gpus": plan.of("num_gpus"),
         **row,
         "num_microbatches": m,
@@ -124,6 +129,8 @@ def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
 
 
 def decided_otherwise(instance: Instance, plan: Plan, there: Instance, other: Plan) -> dict[str, Any]:
-    """What the plan of another instance decides otherwise."""
-    mine = decided(instance, plan)
-    return {name: value for name, value in decided(there, other).items() if value != mine[name]}
+    """What the plan of another instance decides otherwise; a precision only where there is a choice of it."""
+    mine, theirs = decided(instance, plan), decided(there, other)
+    if len(there.precisions) < 2:
+        theirs.pop("precision")
+    return {name: value for name, value in theirs.items() if value != mine[name]}

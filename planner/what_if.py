@@ -75,12 +75,14 @@ def _bandwidth(instance: Instance, index: int, pool: Pool) -> Change:
 
 
 def _precision(instance: Instance) -> Iterator[Change]:
-    """FP8 where a GPU has it, or BF16 where the problem asks for FP8."""
-    other = "fp8" if instance.precision == "bf16" else "bf16"
-    pools = tuple(pool for pool in instance.pools if other in pool.gpu.peak_flops)
+    """FP8 where a GPU has it, or BF16 where the problem asks for FP8; nothing where it allows both."""
+    if len(instance.precisions) > 1:
+        return
+    mine = instance.pools[0].precision
+    other = "fp8" if mine == "bf16" else "bf16"
+    pools = tuple(replace(pool, precision=other) for pool in instance.pools if other in pool.gpu.peak_flops)
     if pools:
-        changed = replace(instance, precision=other, pools=pools)
-        yield Change("precision", instance.precision.upper(), other.upper(), changed)
+        yield Change("precision", mine.upper(), other.upper(), replace(instance, pools=pools))
 
 
 def gigabits(rate: float) -> str:
@@ -92,7 +94,7 @@ def changed(instance: Instance, plan: Plan, change: Change) -> Changed:
     """What the best plan of the changed problem gains."""
     head = f"{change.what} {change.new} instead of {change.old}"
     common: dict[str, Any] = {"change": change.what, "from_value": change.old, "to_value": change.new}
-    reach = reach_of(change.instance, plan) if change.instance.precision == instance.precision else np.inf
+    reach = reach_of(change.instance, plan) if change.instance.precisions == instance.precisions else np.inf
     other = best_plan(change.instance, reach)
     if other is None:
         return Changed(**common, feasible=False, text=f"{head}: no plan is within the limits.")
@@ -138,6 +140,6 @@ def same_gpus(instance: Instance, plan: Plan, change: Change, other: Plan) -> fl
     exact = [pool for pool in on_gpus(change.instance, plan.of("num_gpus")) if pool.gpu.name == gpu]
     if not exact:
         return None
-    narrow = replace(change.instance, pools=tuple(exact[:1]))
+    narrow = replace(change.instance, pools=tuple(pool for pool in exact if pool.entry == exact[0].entry))
     found = best_plan(narrow)
     return None if found is None else Account.within(narrow, found).days

@@ -36,7 +36,7 @@ OTHER_NAMES = {
 }
 NAMES = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
-    "global_batch", "zero", "recompute",
+    "global_batch", "zero", "recompute", "precision",
 )  # fmt: skip
 SHOWN = 24
 """Accepted values that a message lists."""
@@ -67,7 +67,7 @@ def parse_question(text: str, instance: Instance) -> dict[str, Any]:
 def read_value(instance: Instance, name: str, text: str) -> Any:
     """A value of a decision. Raises InvalidInput."""
     known = accepted_values(instance, name)
-    if name in ("gpu", "recompute"):
+    if name in ("gpu", "recompute", "precision"):
         by_lower = {str(each).lower(): each for each in known}
         if text.lower() in by_lower:
             return by_lower[text.lower()]
@@ -89,6 +89,8 @@ def accepted_values(instance: Instance, name: str) -> Any:
         return list(dict.fromkeys(pool.gpu.name for pool in pools))
     if name == "recompute":
         return list(RECOMPUTE)
+    if name == "precision":
+        return list(instance.precisions)
     if name == "num_gpus":
         return sorted(
             {n * p.fabric.gpus_per_node for p in pools for n in range(p.min_nodes, p.max_nodes + 1)}
@@ -153,7 +155,7 @@ def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: 
     account = Account.within(instance, plan)
     just = just_that(instance, account, question)
     if other is None:
-        because, text = no_plan(narrow)
+        because, text = no_plan(narrow, question)
         return Answer(**common, because=because, alone=just, text=f"No plan with {asked}: {text}.")
     return with_plan(instance, narrow, account, other, question, common, just)
 
@@ -197,16 +199,18 @@ def rest_of(just: Alone, there: dict[str, Any]) -> bool:
 
 def just_that(instance: Instance, mine: Account, question: Mapping[str, Any]) -> Alone | None:
     """The plan's own layout with the decisions changed, where that is a layout."""
-    named = {k: v for k, v in question.items() if k in (*CHANGED, "dp", "num_microbatches", "etp")}
+    known = (*CHANGED, "dp", "num_microbatches", "etp", "precision")
+    named = {name: value for name, value in question.items() if name in known}
     if len(named) < len(question) or changed(instance, mine.plan, named) is None:
         return None
     return alone(instance, mine, named)
 
 
-def no_plan(narrow: Instance) -> tuple[str, str]:
+def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
     """The limit that leaves no plan, and how near the nearest comes."""
     if not narrow.pools:
-        return "hardware", "no pool has so many GPUs of that type"
+        trained = " that train in that precision" if "precision" in question else ""
+        return "hardware", f"no pool has so many GPUs of that type{trained}"
     table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
     if not len(table.book.keys):
         return unlaunchable(narrow) or ("search", "the model's sizes do not divide so")

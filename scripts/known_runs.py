@@ -99,7 +99,7 @@ def decisions(problem: Problem, written: dict[str, Any]) -> Decisions:
         nodes=num_gpus // pool.fabric.gpus_per_node,
         global_batch=of["micro_batch"] * of["num_microbatches"] * of["dp"],
         recompute_modules=tuple(sorted(modules)),
-        precision=problem.training.precision,
+        precision=problem.training.precision[0],
         sequence_parallel=of["tp"] > 1,
         stages=tuple(stages),
         **of,

@@ -64,10 +64,16 @@ def layouts(instance: Instance) -> Iterator[MixedLayout]:
         return
     if "stages" in instance.mixing.forms:
         for pair in permutations(usable, 2):
-            yield from stage_layouts(instance, pair)
+            yield from stage_layouts(instance, pair) if goes_together(instance, pair) else ()
     if "replicas" in instance.mixing.forms:
         for pair in combinations(usable, 2):
-            yield from replica_layouts(instance, pair)
+            yield from replica_layouts(instance, pair) if goes_together(instance, pair) else ()
+
+
+def goes_together(instance: Instance, pair: tuple[int, int]) -> bool:
+    """Whether pools are different nodes and train in one precision."""
+    first, second = (instance.pools[index] for index in pair)
+    return first.entry != second.entry and first.precision == second.precision
 
 
 def stage_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[MixedLayout]:
@@ -85,7 +91,7 @@ def stage_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[MixedLa
                     for m, zero in (
                         (m, zero)
                         for m in range(1, instance.max_batch // (micro_batch * dp) + 1)
-                        for zero in zeros(instance, dp * cp)
+                        for zero in zeros(instance, pair, dp * cp)
                     ):
                         yield from made(
                             instance,
@@ -122,7 +128,7 @@ def replica_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[Mixed
                     if not fills(instance, sum(dp), gpus + others, nodes + more):
                         continue
                     for pieces in micro_batch_pairs(instance, micro_batch, dp):
-                        for zero in zeros(instance, sum(dp) * cp):
+                        for zero in zeros(instance, pair, sum(dp) * cp):
                             yield from made(
                                 instance,
                                 MixedLayout(
@@ -207,9 +213,15 @@ def experts(instance: Instance, tp: int) -> list[tuple[int, int]]:
     return [(ep, etp) for ep in range(1, moe.experts + 1) if moe.experts % ep == 0 for etp in etps]
 
 
-def zeros(instance: Instance, shards: int) -> list[int]:
-    """ZeRO stages: 1 where there is something to shard over; 2 and 3 are not mixed."""
-    return [zero for zero in ((0, 1) if shards > 1 else (0,)) if instance.narrowing.permits("zero", zero)]
+def zeros(instance: Instance, pair: tuple[int, int], shards: int) -> list[int]:
+    """ZeRO stages: 1 where there is something to shard over; 2 and 3 are not mixed.
+
+    Megatron has no plan without ZeRO whose weights are kept in FP8.
+    """
+    kept = instance.stack.data_parallel.low_precision_parameter_bytes == 1
+    low = kept and instance.framework == "megatron" and instance.pools[pair[0]].precision == "fp8"
+    stages = {zero for zero in (0, 1) if (zero == 0 or shards > 1) and not (low and zero == 0)}
+    return [zero for zero in sorted(stages) if instance.narrowing.permits("zero", zero)]
 
 
 def micro_batch_pairs(instance: Instance, micro_batch: int, dp: tuple[int, int]) -> Iterator[tuple[int, int]]:

@@ -85,7 +85,7 @@ def mixed_of(instance: Instance, family: list[MixedLayout]) -> Mixed:
             fabric=pool.fabric,
             stack=instance.stack,
             seq_len=instance.seq_len,
-            precision=instance.precision,
+            precision=pool.precision,
             recompute_modules=modules(instance.architecture, one.selective),
             vpp=1,
             **columns,

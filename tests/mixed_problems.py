@@ -79,7 +79,20 @@ def surrounded(random: Random, instance: Instance) -> Instance:
         most, tariff = site.training_nodes(there), site.tariff
         least = min(pool.min_nodes, most)
         committed = tariff.committed_days * DAY
-        pools.append(Pool(gpu, pool.fabric, least, most, tariff.price, committed, site, there))
+        pools.append(
+            Pool(
+                gpu,
+                pool.fabric,
+                least,
+                most,
+                tariff.price,
+                committed,
+                site,
+                there,
+                pool.precision,
+                pool.entry,
+            )
+        )
     return replace(instance, pools=tuple(pools))
 
 

@@ -207,6 +207,12 @@ EVEN = ("deepspeed", "nanotron")
 def launches(instance: Instance, of: Layout) -> bool:
     """Whether the instance's framework can launch a candidate; of torchtitan, if it has the model."""
     a, plain = instance.architecture, of.tp == of.cp == of.pp == 1
+    precision, low = instance.pools[of.pool].precision, instance.stack.data_parallel
+    if precision != "bf16" and instance.framework == "megatron":
+        # FP8 parameters are gathered from sharded states.
+        return of.zero > 0 or low.low_precision_parameter_bytes > 1
+    if precision != "bf16" and instance.framework != "any":
+        return False
     simple = a.moe is None and a.mla is None
     if instance.framework == "torchtitan":
         return torchtitan_launches(instance, of)
@@ -397,7 +403,7 @@ def run_of(instance: Instance, layouts: list[Layout]) -> Run:
         fabric=pool.fabric,
         stack=instance.stack,
         seq_len=instance.seq_len,
-        precision=instance.precision,
+        precision=pool.precision,
         recompute_modules=modules(instance.architecture, one.selective, instance.framework),
         **columns,
     )

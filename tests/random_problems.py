@@ -132,12 +132,13 @@ def problem(random: Random, most_layers: int = 9, nodes: int = 3) -> Instance:
     return Instance(
         architecture=architecture(random, layers),
         stack=load_stack(random.choice(STACKS)),
-        precision="bf16",
         tokens=float(random.choice((1e8, 1e9, 2e10))),
         seq_len=random.choice((1024, 2048, 4096)),
         min_batch=random.choice((1, largest // 2, largest)),
         max_batch=largest,
-        pools=tuple(pool(random, nodes) for _ in range(random.choice((1, 1, 2, 3)))),
+        pools=tuple(
+            replace(pool(random, nodes), entry=entry) for entry in range(random.choice((1, 1, 2, 3)))
+        ),
         limits=Limits(memory_headroom=random.choice((0.0, 0.05))),
         objective=goal,
         lexicographic=lexicographic,
@@ -177,6 +178,27 @@ def leading(random: Random) -> Instance:
         architecture=replace_model(of, moe=moe, ffn=random.choice((256, 2048, 8192))),
         narrowing=Narrowing(allowed),
         stack=load_stack(random.choice(STACKS)),
+    )
+
+
+def precise(random: Random) -> Instance:
+    """Problems that allow FP8 beside BF16 on the GPUs that have it, or ask for it; some keep weights in FP8."""
+    instance = problem(random, most_layers=8)
+    wanted = random.choice((("bf16", "fp8"), ("bf16", "fp8"), ("bf16", "fp8"), ("fp8",)))
+    pools = tuple(
+        replace(pool, precision=precision)
+        for pool in instance.pools
+        for precision in wanted
+        if precision in pool.gpu.peak_flops
+    )
+    if not pools:
+        return precise(random)
+    return replace(
+        instance,
+        pools=pools,
+        framework=random.choice(("any", "megatron", "megatron")),
+        stack=load_stack(random.choice(("megatron-core", "megatron-bridge"))),
+        per_stage_recompute=False,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Layout, Oracle, small_problem
-from random_problems import leading, problem, with_room
+from random_problems import leading, precise, problem, with_room
 from searched import Looks, blank, limited, num_modes, usual_families, written_down
 
 from planner.instance import Instance
@@ -27,7 +27,7 @@ from planner.space.layouts import Multiplicity
 KEY = ("pool", "selective", "tp", "cp", "ep", "etp", "micro_batch")
 PIPELINE = (*KEY, "pp", "zero", "filled")
 seeds = st.integers(0, 1 << 20)
-kinds = st.sampled_from((problem, leading))
+kinds = st.sampled_from((problem, leading, precise))
 some = settings(max_examples=20, deadline=None, derandomize=True)
 Make = Callable[[Random], Instance]
 

@@ -60,7 +60,7 @@ def instance_of(random: Random, architecture: Architecture, layout: Layout) -> I
     usual = random.choice((("none",), ("full",), ("none", "full"), ("none", "full")))
     allowed["recompute"] = ("selective",) if layout.selective else usual
     return Instance(
-        architecture, load_stack(random.choice(("megatron-core", "zero-bubble"))), "bf16", 1e10,
+        architecture, load_stack(random.choice(("megatron-core", "zero-bubble"))), 1e10,
         random.choice((1024, 4096)), layout.batch, layout.batch, (Pool(gpu, fabric, 1, 1, 1.0),),
         Limits(memory_headroom=0.0), narrowing=Narrowing(allowed), per_stage_recompute=random.random() < 0.5,
     )  # fmt: skip

@@ -120,6 +120,8 @@ def surrounded(random: Random, instance: Instance) -> Instance:
                 tariff.committed_days * DAY,
                 site,
                 there,
+                pool.precision,
+                pool.entry,
             )
         )
     return replace(instance, pools=tuple(pools))

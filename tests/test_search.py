@@ -232,7 +232,7 @@ def deep(max_batch: int, **allowed: tuple[Any, ...]) -> Instance:
     pool = Pool(with_memory(gpu, 1e15), Fabric.of(gpu), 4, 4, 2.0)
     narrowing = {"pp": (4,), "tp": (8,), "cp": (1,), "micro_batch": (8,), "vpp": (1,), **allowed}
     return Instance(
-        model, load_stack("megatron-core"), "bf16", 1e10, 16384, 1, max_batch, (pool,),
+        model, load_stack("megatron-core"), 1e10, 16384, 1, max_batch, (pool,),
         Limits(memory_headroom=0.0), (("time", 1.0),), True, Narrowing(narrowing),
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ EVERYTHING = Trains(True, True, True)
 
 
 def trains(instance: Instance) -> Trains:
-    """What the framework does with the instance's model, precision and profile; computed once."""
+    """What the framework does with the instance's model and profile; computed once."""
     if "trains" not in instance.derived:
         rules = framework_of(instance.framework)
         instance.derived["trains"] = EVERYTHING if rules is None else _trains(instance, rules)
@@ -33,15 +33,18 @@ def trains(instance: Instance) -> Trains:
 
 
 def _trains(instance: Instance, rules: Framework) -> Trains:
-    if instance.precision not in rules.precisions:
-        return Trains(False, False, False)
-
     def has(models: tuple[str, ...]) -> bool:
         return bool(names_of(instance.architecture, instance.seq_len, models))
 
     whole = has(rules.models)
     split = whole if rules.split_models is None else has(rules.split_models)
     return Trains(whole, split, split if rules.cp_models is None else split and has(rules.cp_models))
+
+
+def launches_precision(instance: Instance, precision: str) -> bool:
+    """Whether the framework trains in a precision."""
+    rules = framework_of(instance.framework)
+    return rules is None or precision in rules.precisions
 
 
 def launches_ranks(instance: Instance, tp: int, cp: int, ep: int, etp: int) -> bool:
@@ -92,8 +95,10 @@ def even_stages(instance: Instance) -> bool:
     return rules is not None and rules.even_stages
 
 
-def launches_zero(instance: Instance, zero: int, *, split: bool, pipeline: bool, replicas: bool) -> bool:
-    """Whether the framework has a ZeRO stage, by tp*cp > 1, pp > 1 and dp*cp > 1."""
+def launches_zero(
+    instance: Instance, precision: str, zero: int, *, split: bool, pipeline: bool, replicas: bool
+) -> bool:
+    """Whether the framework has a ZeRO stage in a precision, by tp*cp > 1, pp > 1 and dp*cp > 1."""
     rules = framework_of(instance.framework)
     if rules is None:
         return True
@@ -102,15 +107,15 @@ def launches_zero(instance: Instance, zero: int, *, split: bool, pipeline: bool,
         "pipeline": pipeline,
         "replicas": replicas,
         "experts": instance.architecture.moe is not None,
-        "fp8_weights": fp8_weights(instance),
+        "fp8_weights": fp8_weights(instance, precision),
     }
     return any(zero in rule.zero and rule.holds(**facts) for rule in rules.sharding)
 
 
-def fp8_weights(instance: Instance) -> bool:
+def fp8_weights(instance: Instance, precision: str) -> bool:
     """Whether weights are kept and gathered in FP8."""
     gathered = instance.stack.data_parallel.low_precision_parameter_bytes
-    return is_low_precision(instance.precision) and gathered == 1
+    return is_low_precision(precision) and gathered == 1
 
 
 def recomputes_all_or_none(instance: Instance) -> bool:

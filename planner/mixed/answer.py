@@ -61,7 +61,7 @@ def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solutio
         num_microbatches=plan.num_microbatches[0],
         recompute="selective" if plan.selective else "full" if again else "none",
         recompute_modules=tuple(modules),
-        precision=instance.precision,
+        precision=instance.pools[plan.pools[0]].precision,
         sequence_parallel=plan.tp > 1 and instance.stack.tensor_parallel.sequence_parallel,
         stages=_stages(instance, plan, of),
         mixed=plan.form,

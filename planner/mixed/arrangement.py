@@ -61,9 +61,15 @@ class Arrangement:
 
 
 def arrangements(instance: Instance, book: KeyBook, forms: tuple[Form, ...]) -> list[Arrangement]:
-    """All of an instance: unordered pairs of pools for replicas, ordered ones for stages."""
+    """All of an instance: unordered pairs of pools for replicas, ordered ones for stages.
+
+    Both pools of a pair are of one precision, and they are not variants of each other.
+    """
     found: list[Arrangement] = []
     for first, second in combinations(range(len(instance.pools)), 2):
+        one, other = instance.pools[first], instance.pools[second]
+        if one.entry == other.entry or one.precision != other.precision:
+            continue
         for form, pools in (
             ("stages", (first, second)),
             ("stages", (second, first)),

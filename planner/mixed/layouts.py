@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.frameworks.rules import launches_zero
 from planner.instance import Instance
 from planner.mixed.arrangement import Arrangement
 from planner.space.columns import Groups
@@ -138,12 +139,14 @@ def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
 def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
     """The rows with each ZeRO stage: 0 and, where there are ranks to shard over, 1.
 
-    Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers.
+    Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers. Where
+    weights are kept in FP8 a framework may have no stage 0.
     """
-    parts = []
+    parts, precision = [], of.both[0].precision
     shards = rows.replicas(of) * of.keys.cp[rows.key]
     for zero in (0, 1):
-        if instance.narrowing.permits("zero", zero):
+        launches = launches_zero(instance, precision, zero, split=True, pipeline=True, replicas=True)
+        if launches and instance.narrowing.permits("zero", zero):
             some = rows.take(np.flatnonzero((shards > 1) | (zero == 0)))
             parts.append(MixedRows(some.cell, some.key, some.pp, some.split, some.zero + zero, some.dp))
     return MixedRows.concatenate([rows.take(np.empty(0, dtype=np.int64)), *parts])

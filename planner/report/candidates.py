@@ -51,6 +51,8 @@ class Candidate:
 
     plan: Described
     pool: int
+    entry: int
+    """The pool's place in the problem's hardware."""
     exact: bool
     """Its stages are assigned by the search; else they are as even as can be."""
     seconds: float
@@ -97,6 +99,7 @@ def candidate(instance: Instance, pool: int, plan: Described, exact: bool = True
     return Candidate(
         plan=plan,
         pool=pool,
+        entry=instance.pools[pool].entry,
         exact=exact,
         seconds=seconds,
         rent=float(economy.rent[0]),
@@ -196,7 +199,8 @@ def _plain(table: Table, index: int) -> Plan:
 
 def pool_of(instance: Instance, plan: Described) -> int:
     """The pool of a described plan: of several with its GPU, the one whose price explains the dollars."""
-    named = [i for i, pool in enumerate(instance.pools) if pool.gpu.name == plan.decisions.gpu]
+    of = (plan.decisions.gpu, plan.decisions.precision)
+    named = [i for i, pool in enumerate(instance.pools) if (pool.gpu.name, pool.precision) == of]
     return min(named, key=lambda pool: abs(candidate(instance, pool, plan).dollars - plan.estimate.dollars))
 
 

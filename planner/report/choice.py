@@ -22,7 +22,7 @@ class Setting:
     """Seconds."""
     budget: float | None
     prices: dict[int, float] = field(default_factory=dict)
-    """By pool, a multiple of the problem's price."""
+    """By place in the problem's hardware, a multiple of its price."""
 
     @classmethod
     def of(cls, instance: Instance) -> Setting:
@@ -38,7 +38,7 @@ def economy_of(candidates: Sequence[Candidate], prices: dict[int, float]) -> Eco
     return Economy(
         seconds_per_step=np.ones(len(candidates)),
         fixed=np.zeros(len(candidates)),
-        rent=column(one.rent * prices.get(one.pool, 1.0) for one in candidates),
+        rent=column(one.rent * prices.get(one.entry, 1.0) for one in candidates),
         committed=column(one.committed for one in candidates),
         num_gpus=column(one.plan.decisions.num_gpus for one in candidates),
         draw=column(one.draw for one in candidates),

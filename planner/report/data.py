@@ -158,7 +158,7 @@ def ranks_of(problem: Problem, instance: Instance, solution: Solution) -> Ranks 
     from planner.report.candidates import pool_of
 
     plan = solution.plans[0]
-    return Ranks.of(problem, pool_of(instance, plan), plan.decisions)
+    return Ranks.of(problem, instance.pools[pool_of(instance, plan)].entry, plan.decisions)
 
 
 def passes(ranks: Ranks | None) -> tuple[Pass, ...]:

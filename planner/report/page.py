@@ -50,18 +50,19 @@ def body(data: ReportData, charts: set[str]) -> str:
 def embedded(data: ReportData) -> dict[str, Any]:
     """What the sliders choose from, and the solution as its file has it."""
     instance = data.instance
+    prices = {pool.entry: pool.price for pool in instance.pools}
     return {
         "solution": data.solution.model_dump(mode="json"),
         "rule": {
             "objective": [list(term) for term in instance.objective],
             "lexicographic": instance.lexicographic,
-            "prices": [pool.price for pool in instance.pools],
+            "prices": [prices.get(entry, 0.0) for entry in range(max(prices, default=-1) + 1)],
         },
         "complete": data.found.complete and instance.limits.chance is None,
         "reported": data.chosen,
         "candidates": [
             {
-                "pool": one.pool,
+                "pool": one.entry,
                 "gpus": one.plan.decisions.num_gpus,
                 "seconds": one.seconds,
                 "rent": one.rent,

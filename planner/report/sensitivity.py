@@ -48,7 +48,7 @@ class Scene:
             return nothing(to)
         one = self.candidates[chosen]
         length = one.seconds if seconds is None else float(seconds[chosen])
-        paid = one.rent * setting.prices.get(one.pool, 1.0) * max(length, one.committed)
+        paid = one.rent * setting.prices.get(one.entry, 1.0) * max(length, one.committed)
         return End(to=to, days=length / DAY, dollars=paid, plan=one_line(one.plan.decisions))
 
 
@@ -88,11 +88,11 @@ def width(swing: Swing, of: str) -> float:
 def prices(scene: Scene) -> Iterator[Swing]:
     """The price of each pool."""
     base = Setting.of(scene.instance)
-    for index, pool in enumerate(scene.instance.pools):
+    for pool in (scene.instance.pools[index] for index in scene.instance.described):
         if not pool.price:
             continue
         ends = [
-            scene.end(f"${pool.price * factor:.2f} a GPU-hour", replace(base, prices={index: factor}))
+            scene.end(f"${pool.price * factor:.2f} a GPU-hour", replace(base, prices={pool.entry: factor}))
             for factor in (1 - CHANGE, 1 + CHANGE)
         ]
         yield Swing(name=f"price of {pool.gpu.name}", low=ends[0], high=ends[1], how="chosen again")

@@ -45,10 +45,10 @@ def sliders(data: ReportData) -> list[Slider]:
         else:
             words = f"{limit / DAY:.1f} days" if kind == "deadline" else dollars(limit)
             made.append(Slider(kind, kind, limit, LIMIT, words))
-    for index, pool in enumerate(instance.pools):
-        if pool.price > 0 and any(one.pool == index for one in candidates):
+    for pool in (instance.pools[index] for index in instance.described):
+        if pool.price > 0 and any(one.entry == pool.entry for one in candidates):
             name = f"{pool.gpu.name} a GPU-hour"
-            made.append(Slider(name, "price", pool.price, PRICE, f"${pool.price:.2f}", index))
+            made.append(Slider(name, "price", pool.price, PRICE, f"${pool.price:.2f}", pool.entry))
     return made
 
 

@@ -30,7 +30,10 @@ def with_counts(instance: Instance, counts: Counts) -> Instance:
 
 def physics_of(instance: Instance) -> Instance:
     """The instance without what an evaluation does not depend on: two of a kind share one."""
-    pools = tuple(Pool(pool.gpu, pool.fabric, min_nodes=1, max_nodes=1, price=0.0) for pool in instance.pools)
+    pools = tuple(
+        Pool(of.gpu, of.fabric, min_nodes=1, max_nodes=1, price=0.0, precision=of.precision, entry=of.entry)
+        for of in instance.pools
+    )
     return replace(
         instance,
         tokens=1.0,

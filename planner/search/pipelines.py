@@ -60,7 +60,8 @@ class PipelineTable:
             if not len(mine):
                 continue
             # All pipelines of more than one stage have the same ZeRO stages.
-            alone, more = (pipeline_zero_stages(instance, ranks, pp) for pp in (1, 2))
+            precision = instance.pools[pool].precision
+            alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
             values = [
                 (pp, zero, filled)
                 for pp in values_of(layout.pp)

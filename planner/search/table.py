@@ -265,7 +265,7 @@ class Table:
         rows = table.rows.take(at)
         low, high = microbatch_range_filled(instance, rows, dp)
         valid = (low <= high) & ((rows.tp * rows.cp * dp) % (rows.ep * rows.etp) == 0)
-        valid &= self.counter.many.shares(rows.zero, rows.tp * rows.cp, rows.pp, rows.cp * dp)
+        valid &= self.counter.many.shares(rows.pool, rows.zero, rows.tp * rows.cp, rows.pp, rows.cp * dp)
         columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
         groups = Groups(**columns, pipeline=at, dp=dp, m_low=low, m_high=np.maximum(high, 1))
         first, every = np.isneginf(table.opened[at]), groups

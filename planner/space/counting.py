@@ -52,12 +52,12 @@ class Counter:
     def _stages(self, pool: int, ranks: int, cp: int) -> Array:
         """Values of the ZeRO stage, by layout."""
         layout = self.layouts[pool, ranks]
-        return self.many.stages(ranks, layout.pp, cp * layout.dp)
+        return self.many.stages(pool, ranks, layout.pp, cp * layout.dp)
 
     def _shares(self, pool: int, ranks: int, cp: int, zero: int) -> Array:
         """Whether a pipeline's ZeRO stage (or none) is one of its layouts', by layout."""
         layout = self.layouts[pool, ranks]
-        return self.many.shares(zero, ranks, layout.pp, cp * layout.dp)
+        return self.many.shares(pool, zero, ranks, layout.pp, cp * layout.dp)
 
     def _by_gpus(self, pool: int, ranks: int) -> Array:
         """Layouts in the order of their GPUs."""

@@ -119,7 +119,7 @@ def with_microbatches(instance: Instance, rows: Groups) -> Groups:
     return Groups.concatenate(parts)
 
 
-def zero_stages(instance: Instance, ranks: int, pp: int, *, replicas: bool) -> list[int]:
+def zero_stages(instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool) -> list[int]:
     """ZeRO stages of pipelines of pp stages of `ranks` = tp*cp, by whether there are ranks to shard over.
 
     Without them there is only 0. With a pipeline, stages 2 and 3 would reduce or gather for every
@@ -128,12 +128,14 @@ def zero_stages(instance: Instance, ranks: int, pp: int, *, replicas: bool) -> l
     stages = (0,) if not replicas else (0, 1) if pp > 1 else (0, 1, 2, 3)
     layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas}
     permits = instance.narrowing.permits
-    return [z for z in stages if permits("zero", z) and launches_zero(instance, z, **layout)]
+    return [z for z in stages if permits("zero", z) and launches_zero(instance, precision, z, **layout)]
 
 
-def pipeline_zero_stages(instance: Instance, ranks: int, pp: int) -> list[int]:
+def pipeline_zero_stages(instance: Instance, precision: str, ranks: int, pp: int) -> list[int]:
     """ZeRO stages of a pipeline, whatever its replicas."""
-    without, with_some = (zero_stages(instance, ranks, pp, replicas=replicas) for replicas in (False, True))
+    without, with_some = (
+        zero_stages(instance, precision, ranks, pp, replicas=replicas) for replicas in (False, True)
+    )
     return sorted({*without, *with_some})
 
 
@@ -182,7 +184,8 @@ class Multiplicity:
     interleaved: Array
     """(layers + 1,) allowed values of vpp beyond 1."""
     zero: Array
-    """(2, 2, 2) ZeRO stages by whether tp*cp > 1, whether pp > 1, whether there are ranks to shard over."""
+    """(pools, 2, 2, 2) ZeRO stages by whether tp*cp > 1, whether pp > 1, whether there are ranks to shard
+    over."""
     unsharded: Array
     """The same, whether stage 0 is one of them."""
     modes: Array
@@ -194,7 +197,8 @@ class Multiplicity:
     def of(cls, instance: Instance) -> Multiplicity:
         chunks = [[], *(chunk_counts(instance, pp) for pp in range(1, instance.architecture.layers + 1))]
         stages = [
-            zero_stages(instance, ranks, pp, replicas=replicas)
+            zero_stages(instance, pool.precision, ranks, pp, replicas=replicas)
+            for pool in instance.pools
             for ranks, pp, replicas in product((1, 2), (1, 2), (False, True))
         ]
         permits = instance.narrowing.permits
@@ -203,8 +207,8 @@ class Multiplicity:
         return cls(
             np.array([int(1 in c) for c in chunks]),
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
-            np.array([len(of) for of in stages]).reshape(2, 2, 2),
-            np.array([0 in of for of in stages]).reshape(2, 2, 2),
+            np.array([len(of) for of in stages]).reshape(-1, 2, 2, 2),
+            np.array([0 in of for of in stages]).reshape(-1, 2, 2, 2),
             np.array(modes),
             tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
@@ -220,13 +224,15 @@ class Multiplicity:
             several += np.maximum(last // pp - -(-first // pp) + 1, 0)
         return self.plain[pp] * single + self.interleaved[pp] * several
 
-    def stages(self, ranks: Array | int, pp: Array, shards: Array) -> Array:
+    def stages(self, pool: int, ranks: Array | int, pp: Array, shards: Array) -> Array:
         """Values of the ZeRO stage."""
-        return self.zero[_above_one(ranks), _above_one(pp), _above_one(shards)]
+        return self.zero[pool, _above_one(ranks), _above_one(pp), _above_one(shards)]
 
-    def shares(self, zero: Array | int, ranks: Array | int, pp: Array, shards: Array) -> Array:
+    def shares(
+        self, pool: Array | int, zero: Array | int, ranks: Array | int, pp: Array, shards: Array
+    ) -> Array:
         """Whether layouts of a pipeline that has a ZeRO stage have it: ranks to share states, or none."""
-        unsharded = self.unsharded[_above_one(ranks), _above_one(pp), _above_one(shards)]
+        unsharded = self.unsharded[pool, _above_one(ranks), _above_one(pp), _above_one(shards)]
         return np.where(np.asarray(zero) > 0, shards > 1, unsharded)
 
     def of_rows(self, rows: Groups) -> Array:

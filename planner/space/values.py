@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from costmodel.architecture import Architecture
-from planner.frameworks.rules import launches_ranks, recomputes_all_or_none, selective_by
+from planner.frameworks.rules import launches_precision, launches_ranks, recomputes_all_or_none, selective_by
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE
 from planner.space.columns import ALL, NONE, SELECTIVE, SOME, LayerKeys
@@ -87,7 +87,9 @@ def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
     keys = [
         (index, family, tp, cp, ep, etp, int(micro_batch))
         for index, pool in enumerate(instance.pools)
-        if permits("gpu", pool.gpu.name) and instance.precision in pool.gpu.peak_flops
+        if permits("gpu", pool.gpu.name)
+        and permits("precision", pool.precision)
+        and launches_precision(instance, pool.precision)
         for family in families
         for tp in tensor_parallel_sizes(architecture, pool.fabric.domain)
         if permits("tp", tp)
