@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.account import mode_of
+from planner.account import mode_of, scope_of
 from planner.search import Plan
 
 NAMES = {
@@ -11,6 +11,7 @@ NAMES = {
     "micro_batch": "micro-batch",
     "global_batch": "global batch",
     "zero": "ZeRO",
+    "zero_scope": "ZeRO scope",
     "recompute": "recompute",
     "gpu": "GPU type",
     "stages": "stages",
@@ -55,6 +56,8 @@ def other_decisions(plan: Plan, other: Plan, decision: str) -> str:
         for n in named
         if n != decision and getattr(other.row, n)[0] != getattr(plan.row, n)[0]
     ]
+    if decision != "zero_scope" and scope_of(other) != scope_of(plan):
+        changed.append(f"{label('zero_scope')} {scope_of(other)}")
     if decision != "recompute" and mode_of(other) != mode_of(plan):
         changed.append(f"recompute {mode_of(other)}")
     return f" (with {', '.join(changed)})" if changed else ""

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from planner import units
 from planner.errors import Refused, nearest, shown
-from planner.narrowing import RECOMPUTE
+from planner.narrowing import RECOMPUTE, ZERO_SCOPES
 
 Scalar = int | float | str
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,7 +35,9 @@ COUNTS = (
     "micro_batch", "num_microbatches", "global_batch",
 )  # fmt: skip
 """Decisions that are whole numbers from 1 up."""
-DECISIONS = (*COUNTS, "zero", "recompute", "gpu")
+WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES}
+"""Decisions that are one of a few words."""
+DECISIONS = (*COUNTS, "zero", *WORDS, "gpu")
 COLUMNS = {"gpus": "num_gpus"}
 """What a decision is called in plans, where requirements have a shorter word for it."""
 
@@ -164,7 +166,7 @@ def _name(text: str, name: str) -> str:
 def _values(text: str, name: str, sign: str, rest: str) -> tuple[Scalar, ...]:
     if name in QUANTITIES:
         return (_quantity(text, name, sign, rest),)
-    if name in ("gpu", "recompute") and sign not in ("==", "!=", "in"):
+    if name in ("gpu", *WORDS) and sign not in ("==", "!=", "in"):
         raise Refused(f"found {shown(text)}", f"{name} ==, != or in", f"{name} is a name, which has no order")
     inner = rest[1:-1] if rest.startswith("[") and rest.endswith("]") else rest
     if sign == "in":
@@ -180,9 +182,9 @@ def _value(text: str, name: str, part: str) -> Scalar:
     part = part.strip("'\"")
     if name == "gpu":
         return part
-    if name == "recompute":
-        if part not in RECOMPUTE:
-            raise Refused(f"found {shown(text)}", ", ".join(RECOMPUTE), nearest(part, RECOMPUTE))
+    if name in WORDS:
+        if part not in WORDS[name]:
+            raise Refused(f"found {shown(text)}", ", ".join(WORDS[name]), nearest(part, WORDS[name]))
         return part
     try:
         return units.count(part, "a ZeRO stage", least=0, most=3) if name == "zero" else units.count(part)

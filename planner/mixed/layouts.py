@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.instance import Instance
 from planner.mixed.arrangement import Arrangement
-from planner.space.columns import Groups
+from planner.space.columns import FULL, Groups
 
 Array = NDArray[Any]
 CELLS = 1 << 22
@@ -67,6 +67,7 @@ class MixedRows:
         columns = of.book.keys.take(keys)
         named = {f.name: getattr(columns, f.name) for f in fields(columns)}
         own = {"key": keys, "pp": self.pp, "zero": self.zero, "filled": ones, "pipeline": 0 * ones, "dp": dp}
+        own["zero_scope"] = FULL * ones
         return Groups(**named | own, m_low=ones, m_high=ones)
 
 
@@ -145,7 +146,7 @@ def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
     parts = []
     shards = rows.replicas(of) * of.keys.cp[rows.key]
     for zero in (0, 1):
-        if instance.narrowing.permits("zero", zero):
+        if instance.narrowing.permits("zero", zero) and instance.narrowing.permits("zero_scope", "full"):
             some = rows.take(np.flatnonzero((shards > 1) | (zero == 0)))
             parts.append(MixedRows(some.cell, some.key, some.pp, some.split, some.zero + zero, some.dp))
     return MixedRows.concatenate([rows.take(np.empty(0, dtype=np.int64)), *parts])
