@@ -9,6 +9,7 @@ import sys
 from itertools import islice, product
 from math import inf
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -73,6 +74,7 @@ def run_of(problem, decisions):
     return Run(
         instance.architecture, pool.gpu, pool.fabric, instance.stack, instance.seq_len, decisions.precision,
         frozenset(decisions.recompute_modules), **{name: getattr(decisions, name) for name in names},
+        shard_ranks=pool.fabric.domain // decisions.tp if decisions.zero_scope == "node" else np.inf,
     )  # fmt: skip
 
 
