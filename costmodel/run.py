@@ -105,8 +105,9 @@ class Run:
 
     @property
     def expert_shards(self) -> Column:
-        """Ranks that share the states of an expert."""
-        return np.minimum(self.expert_dp, self.shard_ranks)
+        """Ranks that share an expert's states: its replicas among the tp*shard_ranks that share dense ones."""
+        most = self.tp * np.asarray(self.shard_ranks, dtype=float) / (self.ep * self.etp)
+        return np.minimum(self.expert_dp, np.maximum(most, 1.0))
 
     @property
     def tokens(self) -> Column:

@@ -92,25 +92,33 @@ def data_parallel_traffic(run: Run, local: LocalParameters) -> DataParallelTraff
     """Traffic by ZeRO stage, with g and w bytes a parameter of gradients and weights.
 
     ZeRO-0: 2g a step (all-reduce); 1: g + w a step; 2: g a micro-batch, w a step;
-    3: 2w + g a micro-batch. Source: Rajbhandari et al. 2020 (ZeRO), section 7. Hybrid sharding
-    all-reduces all gradients under ZeRO-1, and the shards' (2g/z a step over the replicas) under 2 and 3;
-    everything else stays among the ranks that share states.
+    3: 2w + g a micro-batch. Source: Rajbhandari et al. 2020 (ZeRO), section 7. Hybrid sharding keeps all
+    this among the z ranks that share states, and all-reduces the gradients of each shard over its replicas:
+    2g/z a step, or a micro-batch where it reduces them that often and the stack does not wait. A stack that
+    all-reduces under ZeRO-1 does so over all ranks.
     """
     stack, zero = run.stack.data_parallel, np.asarray(run.zero)
     gradient, weight = stack.gradient_bytes, parameter_bytes(run)
     moved = whole_pass(run, local)
     partial = np.less(run.shard_ranks, run.weight_ranks)
     hybrid = np.any(partial)
-    shards = shard_pass(run, local) if hybrid else moved
-    whole = (zero == 0) | ((zero == 1) & (stack.all_reduce | partial))
-    reduce = scaled(moved, np.where(whole, 2 * gradient, np.where(zero == 1, gradient, 0.0)))
-    if hybrid:
-        again = np.where(partial & (zero >= SHARDED_GRADIENTS), 2 * gradient, 0.0)
-        reduce = add(reduce, scaled(replica_pass(run, local), again))
-    gather = np.where((zero == 1) | (zero == SHARDED_GRADIENTS), weight, 0.0)
+    whole = (zero == 0) | ((zero == 1) & stack.all_reduce)
+    sharded = np.where((zero == 1) & ~whole, gradient, 0.0)
     each = np.where(zero == SHARDED_GRADIENTS, stack.zero2_reduces * gradient, 0.0)
     each = np.where(zero > SHARDED_GRADIENTS, ZERO3_GATHERS * weight + gradient, each)
-    return DataParallelTraffic(reduce, scaled(shards, gather), scaled(shards, each))
+    gather = np.where((zero == 1) | (zero == SHARDED_GRADIENTS), weight, 0.0)
+    if not hybrid:
+        reduce = scaled(moved, np.where(whole, 2 * gradient, sharded))
+        return DataParallelTraffic(reduce, scaled(moved, gather), scaled(moved, each))
+    shards = shard_pass(run, local)
+    again = scaled(replica_pass(run, local), 2 * gradient * (partial & ~whole))
+    reduce = add(scaled(moved, np.where(whole, 2 * gradient, 0.0)), scaled(shards, sharded))
+    often = (zero >= SHARDED_GRADIENTS) & stack.replicas_each_micro_batch
+    return DataParallelTraffic(
+        add(reduce, scaled(again, ~often * 1.0)),
+        scaled(shards, gather),
+        add(scaled(shards, each), scaled(again, often * 1.0)),
+    )
 
 
 def exposed_micro_batch(run: Run, traffic: PerLayer, compute: PerLayer) -> PerLayer:

@@ -252,6 +252,9 @@ class DataParallel(Part):
     """ZeRO-3: share of a layer's compute behind which its traffic can hide."""
     zero2_reduces: NonNegativeFloat = 1.0
     """ZeRO-2: gradient reductions a micro-batch."""
+    replicas_each_micro_batch: bool = False
+    """Hybrid sharding under ZeRO-2 and 3: replicas of a shard all-reduce its gradients in every micro-batch,
+    not once a step."""
     nvlink_efficiency: PositiveFloat
     nic_efficiency: PositiveFloat
     shared_nics: PositiveFloat = 1.0

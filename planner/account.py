@@ -8,6 +8,7 @@ from costmodel.estimate import Estimate as Prediction
 from planner.answer import GIB, days_and_dollars, predicted
 from planner.instance import Instance
 from planner.keybook import KeyBook
+from planner.narrowing import ZERO_SCOPES
 from planner.search import Plan
 
 
@@ -52,6 +53,11 @@ def mode_of(plan: Plan) -> str:
     if plan.of("selective"):
         return "selective"
     return "full" if any(plan.stages.recomputed) else "none"
+
+
+def scope_of(plan: Plan) -> str:
+    """Which ranks share the states, in the words of problems."""
+    return ZERO_SCOPES[plan.of("zero_scope")]
 
 
 def effect_of(mine: Account, theirs: Account) -> dict[str, float]:

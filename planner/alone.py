@@ -22,7 +22,7 @@ from planner.instance import Instance
 from planner.reason_words import change_words, label, part_name, part_words, seconds_words
 from planner.search import Plan, Table, goal_of
 from planner.search.rows import memory_limit, plain_plan
-from planner.space.columns import Candidates
+from planner.space.columns import NODE, Candidates
 from planner.space.layouts import expand
 from planner.space.values import (
     context_parallel_sizes,
@@ -113,6 +113,8 @@ def alone(instance: Instance, mine: Account, change: dict[str, Any]) -> Alone | 
     free = replace(instance, limits=replace(instance.limits, deadline=None, budget=None))
     # Recompute is free to follow unless it is what was asked about: it is what makes a layout fit.
     left = ("gpu", "global_batch", *(() if "recompute" in change else ("recompute",)))
+    if mine.plan.of("zero_scope") == NODE and "zero_scope" not in change:
+        left += ("zero_scope",)  # free to follow where ranks do not fill nodes any more
     narrow = fixed(free, {name: new[name] for name in new if name not in left})
     if not narrow.pools:
         return None

@@ -22,6 +22,7 @@ from planner.chance import margin_of
 from planner.economics import DAY, Economy, run_dollars, run_seconds
 from planner.instance import Instance
 from planner.keybook import run_of_rows
+from planner.narrowing import ZERO_SCOPES
 from planner.outlook import TB, Outlook
 from planner.requirements import QUANTITIES
 from planner.search.rows import Plan
@@ -130,6 +131,7 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
         if selective
         else (),
         precision=pool.precision,
+        zero_scope=ZERO_SCOPES[int(row.zero_scope[0])],
         sequence_parallel=value["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
         stages=stages(instance, plan),
         **value,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
-from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of
+from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of, scope_of
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook, one_microbatch_count
@@ -20,7 +20,7 @@ from planner.relax import why_none
 from planner.search import Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
 from planner.solution import Reason
-from planner.space.columns import LayerKeys, Pipelines
+from planner.space.columns import NODE, LayerKeys, Pipelines
 from planner.space.layouts import chunk_counts
 from planner.space.values import recompute_families, recompute_modes
 from planner.stages import StagePlan
@@ -52,6 +52,9 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
         chosen = precision_of(instance, plan)
         others = in_families(usual, of_other_precision(instance, chosen))
         yield Question("precision", chosen, partial(precision_of, instance), others)
+    if plan.of("zero_scope") == NODE and instance.narrowing.open("zero_scope"):
+        mask = in_families(usual, differs("zero_scope", NODE))
+        yield Question("zero_scope", scope_of(plan), scope_of, mask)
     mode = mode_of(plan)
     if modes - {mode}:
         yield Question("recompute", mode, mode_of, in_families(recompute_families(instance, modes - {mode})))

@@ -20,7 +20,7 @@ from planner.bound.compute import KeyCost, compute_bound
 from planner.bound.mix import LayerMix
 from planner.frameworks.rules import even_stages
 from planner.instance import Instance
-from planner.space.columns import ALL, SELECTIVE, Candidates, Groups, LayerKeys, families
+from planner.space.columns import ALL, NODE, SELECTIVE, Candidates, Groups, LayerKeys, families
 from planner.space.values import layer_keys, selective_modules
 
 Array = NDArray[Any]
@@ -67,6 +67,9 @@ def run_of_rows(instance: Instance, pool: int, family: int, rows: Groups, vpp: A
     """The same for rows that are written down; groups have no `vpp` of their own."""
     names = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "zero")
     columns = {name: getattr(rows, name) for name in names}
+    if np.any(rows.zero_scope):  # else all share with all; saves passes over memory
+        near = instance.pools[pool].fabric.domain // rows.tp
+        columns["shard_ranks"] = np.where(rows.zero_scope == NODE, near, np.inf)
     chunks = rows.vpp if vpp is None and isinstance(rows, Candidates) else vpp
     return run_of(instance, pool, family, vpp=chunks, num_microbatches=rows.m_high, **columns)
 

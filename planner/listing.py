@@ -20,6 +20,7 @@ from planner.economics import DAY, Economy, keys, surely_within, within
 from planner.evaluate import BLOCK, evaluate
 from planner.instance import Instance
 from planner.keybook import KeyBook
+from planner.narrowing import ZERO_SCOPES
 from planner.search import Table, goal_of
 from planner.search.rows import memory_limits
 from planner.space.columns import ALL, NONE, SELECTIVE, SOME, Candidates, Groups
@@ -155,6 +156,7 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
             "num_gpus": gpus[i],
             "nodes": gpus[i] // pool.fabric.gpus_per_node,
             **chosen,
+            "zero_scope": ZERO_SCOPES[chosen["zero_scope"]],
             "num_microbatches": micro_batches[i],
             "global_batch": micro_batches[i] * chosen["micro_batch"] * chosen["dp"],
             "recompute": of.recompute,

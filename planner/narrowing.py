@@ -15,6 +15,8 @@ from planner.quantities import Strict
 
 RECOMPUTE = ("none", "selective", "full")
 PRECISIONS = ("bf16", "fp8")
+ZERO_SCOPES = ("full", "node")
+"""Ranks that share states under ZeRO: all that hold the same weights, or those of one NVLink domain."""
 DEFAULT_STACK = "megatron-core"
 """The software profile where neither a profile nor a framework is named: today's Megatron-Core."""
 
@@ -72,6 +74,9 @@ ZeroStages = Annotated[tuple[int, ...], BeforeValidator(choices(_zero)), _sizes(
 Recompute = Annotated[
     tuple[str, ...], BeforeValidator(choices(one_of(RECOMPUTE))), _sizes({"enum": list(RECOMPUTE)})
 ]
+ZeroScopes = Annotated[
+    tuple[str, ...], BeforeValidator(choices(one_of(ZERO_SCOPES))), _sizes({"enum": list(ZERO_SCOPES)})
+]
 
 
 Framework = Literal["megatron", "torchtitan", "deepspeed", "nanotron", "any"]
@@ -100,6 +105,8 @@ class Search(Strict):
     """Micro-batches a step (gradient accumulation)."""
     zero: ZeroStages | None = None
     """Sharding stages."""
+    zero_scope: ZeroScopes | None = None
+    """Ranks that share states: full (all that hold the same weights), node (those in one NVLink domain)."""
     recompute: Recompute | None = None
     """none, selective (by module), full."""
     framework: Annotated[Framework, BeforeValidator(one_of((*FRAMEWORKS, ANY)))] = "megatron"
@@ -145,6 +152,7 @@ class Search(Strict):
             "micro_batch",
             "num_microbatches",
             "zero",
+            "zero_scope",
             "recompute",
         )
         return {name: values for name in names if (values := getattr(self, name)) is not None}

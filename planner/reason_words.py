@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.account import mode_of
+from planner.account import mode_of, scope_of
 from planner.instance import Instance
 from planner.search import Plan
 
@@ -12,6 +12,7 @@ NAMES = {
     "micro_batch": "micro-batch",
     "global_batch": "global batch",
     "zero": "ZeRO",
+    "zero_scope": "ZeRO scope",
     "recompute": "recompute",
     "gpu": "GPU type",
     "precision": "precision",
@@ -57,6 +58,8 @@ def other_decisions(instance: Instance, plan: Plan, other: Plan, decision: str) 
         for n in named
         if n != decision and getattr(other.row, n)[0] != getattr(plan.row, n)[0]
     ]
+    if decision != "zero_scope" and scope_of(other) != scope_of(plan):
+        changed.append(f"{label('zero_scope')} {scope_of(other)}")
     if decision != "recompute" and mode_of(other) != mode_of(plan):
         changed.append(f"recompute {mode_of(other)}")
     first, second = (instance.pools[each.of("pool")] for each in (plan, other))

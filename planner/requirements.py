@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from planner import units
 from planner.errors import Refused, nearest, shown
-from planner.narrowing import PRECISIONS, RECOMPUTE
+from planner.narrowing import PRECISIONS, RECOMPUTE, ZERO_SCOPES
 
 Scalar = int | float | str
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,9 +35,9 @@ COUNTS = (
     "micro_batch", "num_microbatches", "global_batch",
 )  # fmt: skip
 """Decisions that are whole numbers from 1 up."""
-DECISIONS = (*COUNTS, "zero", "recompute", "precision", "gpu")
-WORDS = {"recompute": RECOMPUTE, "precision": PRECISIONS}
+WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES, "precision": PRECISIONS}
 """Decisions that are one of a few words."""
+DECISIONS = (*COUNTS, "zero", *WORDS, "gpu")
 COLUMNS = {"gpus": "num_gpus"}
 """What a decision is called in plans, where requirements have a shorter word for it."""
 

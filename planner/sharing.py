@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from planner.together import Place, Together
 
 Array = NDArray[Any]
-COLUMNS = ("pool", "family", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "dp", "vpp")
+COLUMNS = ("pool", "family", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "zero_scope", "dp", "vpp")
 MOST_LAYOUTS = 32
 """Layouts that are looked at for a pair of phases; if there are more, the proof keeps a gap."""
 

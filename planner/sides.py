@@ -24,7 +24,8 @@ TREES = (".json", ".yaml", ".yml")
 """Endings of files that may hold a solution."""
 SINGLE = (
     "gpu", "num_gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
-    "global_batch", "zero", "recompute", "precision", "sequence_parallel",
+    "global_batch", "zero", "zero_scope", "recompute", "precision",
+    "sequence_parallel",
 )  # fmt: skip
 
 
@@ -176,6 +177,7 @@ def decisions_of_run(described: DescribedRun) -> dict[str, Any]:
         "gpu": run.gpu.name,
         "num_gpus": int(run.num_gpus),
         **sizes,
+        "zero_scope": "node" if sizes["zero"] and run.shard_ranks < run.weight_ranks else "full",
         "micro_batch": int(run.micro_batch),
         "num_microbatches": int(run.num_microbatches),
         "global_batch": int(run.global_batch),

@@ -96,6 +96,8 @@ class Decisions(Report):
     global_batch: PositiveInt
     """Sequences."""
     zero: Literal[0, 1, 2, 3]
+    zero_scope: Literal["full", "node"] = "full"
+    """Ranks that share the states of ZeRO: all that hold the same weights, or those in one NVLink domain."""
     recompute: Literal["none", "selective", "full"]
     recompute_modules: tuple[str, ...] = ()
     """Modules that selective recompute covers."""

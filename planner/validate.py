@@ -71,8 +71,24 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         "chunks take all ranks equally long: as many layers each, but one fewer at an end": d.vpp == 1
         or keeps_step(chunks),
         "ZeRO 2 and 3 are without a pipeline": d.zero < 2 or d.pp == 1,
+        "states shared within a node are of ZeRO, and replicas fill nodes": d.zero_scope == "full"
+        or (d.zero > 0 and _shares_by_node(pool.fabric.domain, d)),
     }
     return untrue(holds | shape_claims(problem, d))
+
+
+def _shares_by_node(domain: int, d: Decisions) -> bool:
+    """Whether a stage's ranks are several whole domains, in which several hold the same weights."""
+    stage = d.tp * d.cp * d.dp
+    alike, each = divmod(domain, d.tp)
+    return (
+        each == 0
+        and alike > 1
+        and alike % d.cp == 0
+        and domain % (d.ep * d.etp) == 0
+        and stage % domain == 0
+        and stage > domain
+    )
 
 
 def shape_claims(problem: Problem, d: Decisions) -> dict[str, bool]:
@@ -150,6 +166,7 @@ def described_run(problem: Problem, pool: Pool, d: Decisions) -> Run:
         **{name: getattr(d, name) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")},
         micro_batch=d.micro_batch,
         num_microbatches=d.num_microbatches,
+        shard_ranks=pool.fabric.domain // d.tp if d.zero_scope == "node" else float("inf"),
     )
 
 

@@ -87,7 +87,8 @@ def _shards(problem: Problem, rules: Framework, d: Decisions) -> bool:
         "experts": problem.model.architecture.moe is not None,
         "fp8_weights": d.precision == "fp8" and profile.data_parallel.low_precision_parameter_bytes == 1,
     }
-    return any(
+    near = d.zero_scope == "full" or d.zero in rules.node_scope
+    return near and any(
         d.zero in rule.zero
         and all(wanted is None or wanted == facts[name] for name, wanted in rule if name in facts)
         for rule in rules.sharding

@@ -11,6 +11,7 @@ import numpy as np
 from planner.chance import margin_of
 from planner.economics import Economy, within
 from planner.instance import Instance, Narrowing, Pool
+from planner.narrowing import ZERO_SCOPES
 from planner.search import Plan, Table, best, goal_of
 from planner.search.rows import memory_limit
 from planner.space.values import recompute_families
@@ -115,8 +116,9 @@ def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
     from planner.account import mode_of
 
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero")
-    row = {name: plan.of(name) for name in names}
+    row: dict[str, Any] = {name: plan.of(name) for name in names}
     m = plan.of("m_high")
+    row["zero_scope"] = ZERO_SCOPES[plan.of("zero_scope")]
     return {
         "gpu": instance.pools[plan.of("pool")].gpu.name,
         "precision": instance.pools[plan.of("pool")].precision,

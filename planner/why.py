@@ -12,7 +12,7 @@ from planner.alone import CHANGED, alone, changed
 from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
 from planner.instance import Instance
-from planner.narrowing import RECOMPUTE
+from planner.narrowing import RECOMPUTE, ZERO_SCOPES
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import change_words, label, part_name, part_words
 from planner.relax import why_none
@@ -36,8 +36,9 @@ OTHER_NAMES = {
 }
 NAMES = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
-    "global_batch", "zero", "recompute", "precision",
+    "global_batch", "zero", "zero_scope", "recompute", "precision",
 )  # fmt: skip
+WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES}
 SHOWN = 24
 """Accepted values that a message lists."""
 
@@ -67,7 +68,7 @@ def parse_question(text: str, instance: Instance) -> dict[str, Any]:
 def read_value(instance: Instance, name: str, text: str) -> Any:
     """A value of a decision. Raises InvalidInput."""
     known = accepted_values(instance, name)
-    if name in ("gpu", "recompute", "precision"):
+    if name in ("gpu", "recompute", "zero_scope", "precision"):
         by_lower = {str(each).lower(): each for each in known}
         if text.lower() in by_lower:
             return by_lower[text.lower()]
@@ -87,8 +88,8 @@ def accepted_values(instance: Instance, name: str) -> Any:
     moe = a.moe
     if name == "gpu":
         return list(dict.fromkeys(pool.gpu.name for pool in pools))
-    if name == "recompute":
-        return list(RECOMPUTE)
+    if name in WORDS:
+        return list(WORDS[name])
     if name == "precision":
         return list(instance.precisions)
     if name == "num_gpus":

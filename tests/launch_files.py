@@ -83,6 +83,9 @@ def megatron(files):
     micro, batch = int(o.micro_batch_size), int(o.global_batch_size)
     assert batch % (dp * micro) == 0
     assert sum(layers) == int(o.num_layers)
+    instances = int(o.num_distributed_optimizer_instances or 1)
+    # The ranks of a node are neighbours: tp first, then cp and dp.
+    assert instances == 1 or dp * cp * tp == instances * gpus
     zero = {None: int(o.use_distributed_optimizer), "optim_grads": 2, "optim_grads_params": 3}
     return {
         "world": nodes * gpus,
@@ -94,6 +97,7 @@ def megatron(files):
         "num_microbatches": batch // dp // micro,
         "global_batch": batch,
         "zero": zero[o.data_parallel_sharding_strategy if o.use_megatron_fsdp else None],
+        "zero_scope": "full" if instances == 1 else "node",
         "seq_len": int(o.seq_length),
         "steps": int(o.train_iters),
         "sequence_parallel": o.sequence_parallel,
@@ -138,9 +142,13 @@ def torchtitan(files):
         count = sum(layers)
         assert names == ["tok_embeddings", *(f"layers.{i}" for i in range(count)), "norm", "output"]
         assert p["pipeline_parallel_schedule"] == ("Interleaved1F1B" if vpp > 1 else "1F1B")
-    if p["data_parallel_replicate_degree"] > 1 or (sizes["dp"] == 1 and sizes["cp"] == 1):
+    shards, scope = p["data_parallel_shard_degree"] * sizes["cp"], "full"
+    if shards == 1:
         zero = 0
     else:
+        if p["data_parallel_replicate_degree"] > 1:
+            scope = "node"
+            assert shards * sizes["tp"] == gpus
         zero = 3 if p["fsdp_reshard_after_forward"] == "always" else 1 if sizes["pp"] > 1 else 2
     return sizes | {
         "world": nodes * gpus,
@@ -152,6 +160,7 @@ def torchtitan(files):
         "num_microbatches": t["global_batch_size"] // sizes["dp"] // micro,
         "global_batch": t["global_batch_size"],
         "zero": zero,
+        "zero_scope": scope,
         "seq_len": t["seq_len"],
         "steps": t["steps"],
         "layers": layers,

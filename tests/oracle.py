@@ -48,6 +48,8 @@ class Layout:
     num_microbatches: int
     zero: int
     selective: bool
+    zero_scope: int = 0
+    """1: the ranks of a node share the states, and the nodes hold replicas of them."""
 
     @property
     def num_gpus(self) -> int:
@@ -98,14 +100,38 @@ def layouts(instance: Instance) -> Iterator[Layout]:
             ):
                 if vpp > 1 and m % pp:
                     continue
-                layout = Layout(index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero, selective)
-                if modes(instance, selective) and launches(instance, layout):
-                    yield layout
+                for scope in (0, 1):
+                    layout = Layout(
+                        index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero, selective, scope
+                    )
+                    if modes(instance, selective) and launches(instance, layout) and scoped(instance, layout):
+                        yield layout
 
 
-def allowed(instance: Instance, decision: str, value: int) -> bool:
+def allowed(instance: Instance, decision: str, value: int | str) -> bool:
     values = instance.narrowing.allowed.get(decision)
     return values is None or value in values
+
+
+def scoped(instance: Instance, of: Layout) -> bool:
+    """Whether the states may be shared as a candidate has it."""
+    if not allowed(instance, "zero_scope", ("full", "node")[of.zero_scope]):
+        return False
+    if of.zero_scope == 0:
+        return True
+    if of.zero == 0 or instance.framework in ("deepspeed", "nanotron"):
+        return False
+    node = instance.pools[of.pool].fabric.domain
+    # Ranks of a stage are numbered tp first, then cp, then dp; who holds the same dense weights shares.
+    domains: dict[int, list[int]] = {}
+    for rank in range(of.tp * of.cp * of.dp):
+        if rank % of.tp == 0:
+            domains.setdefault(rank // node, []).append(rank // of.tp)
+    alike = {len(members) for members in domains.values()}
+    if len(domains) < 2 or len(alike) > 1 or min(alike) < 2:
+        return False
+    # Replicas of the sequence and groups of experts lie in one node as a whole.
+    return all(members[0] % of.cp == 0 for members in domains.values()) and node % (of.ep * of.etp) == 0
 
 
 def ranks(instance: Instance, index: int) -> Iterator[tuple[int, int, int, int]]:
@@ -397,6 +423,7 @@ def run_of(instance: Instance, layouts: list[Layout]) -> Run:
     pool, one = instance.pools[layouts[0].pool], layouts[0]
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
     columns = {name: np.array([getattr(layout, name) for layout in layouts]) for name in names}
+    columns["shard_ranks"] = np.array([shard_ranks(pool.fabric.domain, layout) for layout in layouts])
     return Run(
         architecture=instance.architecture,
         gpu=pool.gpu,
@@ -407,6 +434,11 @@ def run_of(instance: Instance, layouts: list[Layout]) -> Run:
         recompute_modules=modules(instance.architecture, one.selective, instance.framework),
         **columns,
     )
+
+
+def shard_ranks(domain: int, of: Layout) -> float:
+    """Ranks of one stage in a domain that hold the same dense weights, where only they share the states."""
+    return float(len(range(0, domain, of.tp))) if of.zero_scope else np.inf
 
 
 def rates_of(instance: Instance, run: Run) -> StageRates:
@@ -420,7 +452,9 @@ def scalar_rates(instance: Instance, layout: Layout) -> StageRates:
     """Rates of one candidate from scalars."""
     run = run_of(instance, [layout])
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
-    return rates_of(instance, replace(run, **{name: getattr(layout, name) for name in names}))
+    near = shard_ranks(run.fabric.domain, layout)
+    scalars = {name: getattr(layout, name) for name in names} | {"shard_ranks": near}
+    return rates_of(instance, replace(run, **scalars))
 
 
 def entry(rates: StageRates, index: int) -> StageRates:

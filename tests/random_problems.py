@@ -113,6 +113,7 @@ def narrowing(random: Random) -> dict[str, tuple[int | str, ...]]:
         "ep": ((1,), (1, 2), (2, 4)),
         "etp": ((1,),),
         "zero": ((0,), (1,), (0, 1), (1, 2, 3), (3,)),
+        "zero_scope": (("full",), ("node",), ("full", "node")),
         "num_microbatches": ((4,), (2, 4, 8), (1, 3, 6)),
         "recompute": (("full",), ("none", "full"), ("none",), ("selective", "full"), ("none", "selective")),
     }

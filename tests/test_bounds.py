@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 SHARES = (0.05, 0.3, 0.7)
 """Of the way from the leanest assignment to the fastest ones' memory."""
 PIPELINE = ("pool", "selective", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "filled")
-GROUP = (*PIPELINE, "dp")
+GROUP = (*PIPELINE, "dp", "zero_scope")
 ROW = (*GROUP, "vpp")
 seeds = st.integers(0, 1 << 20)
 kinds = st.sampled_from((problem, leading))

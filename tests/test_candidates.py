@@ -9,6 +9,7 @@ import sys
 from itertools import islice, product
 from math import inf
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -73,6 +74,7 @@ def run_of(problem, decisions):
     return Run(
         instance.architecture, pool.gpu, pool.fabric, instance.stack, instance.seq_len, decisions.precision,
         frozenset(decisions.recompute_modules), **{name: getattr(decisions, name) for name in names},
+        shard_ranks=pool.fabric.domain // decisions.tp if decisions.zero_scope == "node" else np.inf,
     )  # fmt: skip
 
 
@@ -131,13 +133,22 @@ def counted(decisions):
 def by_loops(problem):
     batch, architecture = problem.training.global_batch, problem.model.architecture
     sizes = product(
-        problem.hardware, (1, 2), (2, 4), (1, 2, 3, 4), (1, 3), range(1, 9), range(1, 65), (0, 1, 2, 3)
+        problem.hardware,
+        (1, 2),
+        (2, 4),
+        (1, 2, 3, 4),
+        (1, 3),
+        range(1, 9),
+        range(1, 65),
+        (0, 1, 2, 3),
+        ("full", "node"),
     )
-    for pool, nodes, tp, pp, vpp, dp, m, zero in sizes:
+    for pool, nodes, tp, pp, vpp, dp, m, zero, scope in sizes:
         fits = nodes <= pool.max_nodes and tp * pp * dp == nodes * 8 and batch.min <= m * dp <= batch.max
         schedule = vpp == 1 or (pp > 1 and m % pp == 0)
         sharding = zero == 0 or (dp > 1 and (zero == 1 or pp == 1))
-        if not (fits and schedule and sharding):
+        scoped = scope == "full" or (zero > 0 and tp * dp > 8 and tp * dp % 8 == 0)
+        if not (fits and schedule and sharding and scoped):
             continue
         for recompute in ("none", "selective", "full"):
             split = plain_layers(architecture.layers, pp, vpp).tolist()
@@ -155,7 +166,7 @@ def by_loops(problem):
             ]
             decisions = Decisions(
                 gpu=pool.accelerator.name, num_gpus=nodes * 8, nodes=nodes, tp=tp, cp=1, pp=pp, vpp=vpp, dp=dp, ep=1,
-                etp=1, micro_batch=1, num_microbatches=m, global_batch=m * dp, zero=zero, recompute=recompute,
+                etp=1, micro_batch=1, num_microbatches=m, global_batch=m * dp, zero=zero, zero_scope=scope, recompute=recompute,
                 recompute_modules=tuple(modules), precision="bf16", sequence_parallel=True, stages=stages,
             )  # fmt: skip
             if within_limits(problem, pool, decisions, split, again):

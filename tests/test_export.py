@@ -101,7 +101,7 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
 def expected(of):
     """The plan's numbers as a reader of launch files finds them."""
     d = of.decisions
-    names = (*SIZES, "micro_batch", "num_microbatches", "global_batch", "zero", "nodes")
+    names = (*SIZES, "micro_batch", "num_microbatches", "global_batch", "zero", "zero_scope", "nodes")
     return {name: getattr(d, name) for name in names} | {
         "world": d.num_gpus,
         "seq_len": of.seq_len,
@@ -165,7 +165,7 @@ PROBLEMS = {
         "search": {"micro_batch": [1], "ep": [1, 4], "vpp": [1, 2], "pp": [1, 3], "framework": "any"},
     },
 }
-ONE_EACH = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "recompute")
+ONE_EACH = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "zero_scope", "recompute")
 """Decisions of which each combination is exported once, however many plans have it."""
 
 
@@ -190,6 +190,7 @@ def test_candidates_are_varied(name):
     sizes = {each: {getattr(of.decisions, each) for of in candidates(name)} for each in ONE_EACH}
     assert len(candidates(name)) > 30
     assert {"none", "selective", "full"} == sizes["recompute"]
+    assert sizes["zero_scope"] == {"full", "node"} if name != "llama-2" else True
     assert len(sizes["tp"]) > 1
     assert len(sizes["pp"]) > 1
 
@@ -471,6 +472,9 @@ REFUSED = [
     ("accelerate", {"pp": 4}, "pp"),
     ("accelerate", {"card": "qwen-3-30b-a3b", "ep": 2}, "ep"),
     ("accelerate", {"zero": 1}, "ZeRO"),
+    ("accelerate", {"zero": 3, "zero_scope": "node", "dp": 16}, "ZeRO scope"),
+    ("deepspeed", {"zero": 3, "zero_scope": "node", "dp": 16}, "ZeRO scope"),
+    ("nanotron", {"zero_scope": "node", "dp": 16}, "ZeRO scope"),
     ("accelerate", {"zero": 3, "tp": 2}, "sequence parallelism"),
     ("accelerate", {"zero": 3, "modules": ("layernorm",)}, "recompute of"),
     ("accelerate", {"zero": 3, "card": "deepseek-v2", "layers": [60]}, "the model"),

@@ -101,6 +101,7 @@ def written_out(rows: Candidates) -> list[Layout]:
         "etp",
         "micro_batch",
         "zero",
+        "zero_scope",
         "selective",
         "m_low",
         "m_high",

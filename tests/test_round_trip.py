@@ -55,6 +55,7 @@ def as_written(of: Job) -> dict[str, object]:
     d = of.decisions
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
     return {name: getattr(d, name) for name in names} | {
+        "zero_scope": d.zero_scope,
         "gpu": d.gpu,
         "num_gpus": d.num_gpus,
         "gpus_per_node": of.gpus_per_node,
@@ -74,6 +75,7 @@ def as_read(found: DescribedRun, of: Job) -> dict[str, object]:
     run, d = found.run, of.decisions
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "micro_batch", "num_microbatches", "zero")
     return {name: int(getattr(run, name)) for name in names} | {
+        "zero_scope": "node" if run.shard_ranks < run.weight_ranks else "full",
         # Without experts their tensor parallelism is nobody's, and without TP so is sequence parallelism.
         "etp": int(run.etp) if of.architecture.moe else d.etp,
         "gpu": run.gpu.name,
@@ -146,6 +148,13 @@ PLANS = [
     ),
     ("megatron", {"card": "qwen-3-30b-a3b", "ep": 8, "etp": 1, "tp": 2, "zero": 3, "precision": "fp8"}),
     ("megatron", {"zero": 2}),
+    ("megatron", {"zero_scope": "node", "tp": 2, "cp": 2, "pp": 2, "dp": 8}),
+    ("megatron", {"zero_scope": "node", "zero": 3, "dp": 32}),
+    ("megatron", {"zero_scope": "node", "card": "qwen-3-30b-a3b", "ep": 4, "tp": 2, "dp": 16}),
+    ("torchtitan", {"zero_scope": "node", "zero": 3, "dp": 32}),
+    ("torchtitan", {"zero_scope": "node", "zero": 2, "cp": 4, "tp": 2, "dp": 4}),
+    ("torchtitan", {"zero_scope": "node", "pp": 4, "tp": 2, "dp": 8}),
+    ("torchtitan", {"zero_scope": "node", "card": "qwen-3-30b-a3b", "zero": 2, "ep": 8, "tp": 2, "dp": 16}),
     ("megatron", {"zero": 0, "dp": 1, "tp": 8}),
     ("megatron", {"cp": 4, "dp": 2, "modules": ("core_attn", "mlp", "layernorm")}),
     ("torchtitan", {"pp": 4, "vpp": 2, "tp": 8}),

@@ -102,13 +102,13 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
     """A candidate in a line of text each."""
-    from planner.cli.words import dollars, layout_words, seconds
+    from planner.cli.words import dollars, layout_words, seconds, zero_words
     from planner.solution import Decisions
 
     decisions = Decisions.model_validate(row["decisions"])
     return (
         f"{decisions.num_gpus} x {decisions.gpu}",
-        f"{layout_words(decisions)} ZeRO {decisions.zero}",
+        f"{layout_words(decisions)} {zero_words(decisions)}",
         f"{decisions.micro_batch} x {decisions.num_microbatches} x {decisions.dp}",
         decisions.recompute,
         seconds(row["step_time_s"]),

@@ -172,6 +172,7 @@ def layout(point: Plan) -> str:
     sizes = [(name.upper(), getattr(d, name)) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")]
     words = [f"{name}{size}" for name, size in sizes if size > 1]
     words += [f"MB{d.micro_batch}", f"GA{d.num_microbatches}", f"ZeRO{d.zero}"]
+    words += ["within a node"] if d.zero_scope == "node" else []
     return " ".join(words + ([] if d.recompute == "none" else [f"recompute {d.recompute}"]))
 
 

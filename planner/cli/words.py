@@ -42,7 +42,13 @@ def decisions_line(decisions: Decisions) -> str:
     modules = f" ({', '.join(decisions.recompute_modules)})" if decisions.recompute_modules else ""
     sequence = ", sequence parallel" if decisions.sequence_parallel else ""
     recompute = f"recompute {decisions.recompute}{modules}"
-    return f"{layout_words(decisions)}, ZeRO {decisions.zero}, {recompute}, {decisions.precision}{sequence}"
+    words = (layout_words(decisions), zero_words(decisions), recompute, decisions.precision)
+    return f"{', '.join(words)}{sequence}"
+
+
+def zero_words(decisions: Decisions) -> str:
+    """ZeRO 1, or ZeRO 3 within a node."""
+    return f"ZeRO {decisions.zero}" + (" within a node" if decisions.zero_scope == "node" else "")
 
 
 def stages_line(decisions: Decisions) -> str:

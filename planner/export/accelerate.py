@@ -15,7 +15,7 @@ from planner.export.huggingface import (
     trainer_options,
     trains_whole_layers,
 )
-from planner.export.job import Job
+from planner.export.job import Job, shared_by_all
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, Variable, array, comment, required, script, summary
 
@@ -40,6 +40,7 @@ def accelerate(job: Job) -> dict[str, str]:
 def fits(job: Job) -> None:
     """Raises `CannotExport`."""
     d = job.decisions
+    shared_by_all(job, TARGET)
     only_data_parallel(job, TARGET, WHY, ("pp", "ep", "etp"))
     if d.precision != "bf16":
         raise CannotExport(

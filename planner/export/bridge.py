@@ -48,6 +48,7 @@ SECTIONS = {
     "global_batch_size": "train",
     "train_iters": "train",
     "use_distributed_optimizer": "ddp",
+    "num_distributed_optimizer_instances": "ddp",
     "use_megatron_fsdp": "ddp",
     "data_parallel_sharding_strategy": "ddp",
     "overlap_grad_reduce": "comm_overlap",

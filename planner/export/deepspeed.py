@@ -14,7 +14,7 @@ from planner.export.huggingface import (
     trainer_options,
     trains_whole_layers,
 )
-from planner.export.job import Job
+from planner.export.job import Job, shared_by_all
 from planner.export.megatron_deepspeed import megatron_deepspeed
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, Variable, array, required, script, summary, torchrun
@@ -28,6 +28,7 @@ def deepspeed(job: Job) -> dict[str, str]:
     d = job.decisions
     if d.precision != "bf16":
         raise CannotExport("deepspeed", "precision", d.precision, "its JSON has bf16 and fp16")
+    shared_by_all(job, "deepspeed")
     files = {"ds_config.json": json.dumps(ds_config(job), indent=2) + "\n"}
     if d.tp > 1 or d.pp > 1:
         return files | megatron_deepspeed(job)

@@ -9,6 +9,7 @@ from costmodel.architecture import Architecture
 from costmodel.run import Fabric
 from costmodel.stack import Stack, load_stack
 from planner.errors import InvalidInput
+from planner.export.refusal import CannotExport
 from planner.problem import Problem, parse_problem
 from planner.solution import Decisions, Estimate, Plan, Solution
 from planner.validate import layout_faults, stage_lists
@@ -41,6 +42,12 @@ class Job:
         return -(-self.tokens // (self.decisions.global_batch * self.seq_len))
 
     @property
+    def instances(self) -> int:
+        """Groups of a stage's ranks that each hold all its states: 1, or one in each node."""
+        d = self.decisions
+        return d.tp * d.cp * d.dp // self.fabric.domain if d.zero_scope == "node" else 1
+
+    @property
     def layers(self) -> list[int]:
         """Layers of each virtual stage, in the order in which a token passes them."""
         return stage_lists(self.decisions)[0]
@@ -64,6 +71,13 @@ class Job:
     def replicas(self) -> int:
         """Ranks that share dense weights: dp*cp."""
         return self.decisions.dp * self.decisions.cp
+
+
+def shared_by_all(job: Job, target: str) -> None:
+    """Raises `CannotExport` where the ranks of a node share the states among themselves."""
+    if job.decisions.zero_scope != "full":
+        why = "what the planner writes for it shards over all ranks"
+        raise CannotExport(target, "ZeRO scope", job.decisions.zero_scope, why)
 
 
 def job_of(solution: Solution, number: int = 1, file: str | Path = "solution") -> Job:

@@ -102,10 +102,12 @@ def precision(job: Job, target: str) -> Settings:
 
 
 def data_parallel(job: Job) -> Settings:
-    """ZeRO 1 is the distributed optimizer, 2 and 3 are Megatron-FSDP."""
+    """ZeRO 1 is the distributed optimizer, 2 and 3 are Megatron-FSDP; an instance in each node, or one."""
     d, settings = job.decisions, Settings()
     if d.zero:
         settings["use_distributed_optimizer"] = True
+    if job.instances > 1:
+        settings["num_distributed_optimizer_instances"] = job.instances
     if d.zero >= SHARDED_GRADIENTS:
         settings |= {
             "use_megatron_fsdp": True,

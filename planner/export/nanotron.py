@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from planner.export.huggingface import common
-from planner.export.job import Job
+from planner.export.job import Job, shared_by_all
 from planner.export.megatron_deepspeed import PLAIN
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, comment, required, script, summary, torchrun
@@ -53,6 +53,7 @@ def fits(job: Job) -> None:
         raise CannotExport(TARGET, "the model", a.name, why)
     if d.precision != "bf16":
         raise CannotExport(TARGET, "precision", d.precision, "it trains in bf16")
+    shared_by_all(job, TARGET)
     if d.zero > 1:
         raise CannotExport(TARGET, "ZeRO", d.zero, "it has stages 0 and 1")
     if d.vpp > 1:

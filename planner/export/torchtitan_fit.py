@@ -119,8 +119,8 @@ def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
     d = job.decisions
     replicated = d.zero == 0
     options: dict[str, Any] = {
-        "data_parallel_replicate_degree": d.dp if replicated else 1,
-        "data_parallel_shard_degree": 1 if replicated else d.dp,
+        "data_parallel_replicate_degree": d.dp if replicated else job.instances,
+        "data_parallel_shard_degree": 1 if replicated else d.dp // job.instances,
         "fsdp_reshard_after_forward": "always" if d.zero == WHOLE else "never",
         "tensor_parallel_degree": d.tp,
         "pipeline_parallel_degree": d.pp,

@@ -112,6 +112,12 @@ def launches_zero(
     return any(zero in rule.zero and rule.holds(**facts) for rule in rules.sharding)
 
 
+def node_scoped(instance: Instance, zero: int) -> bool:
+    """Whether the framework can shard a ZeRO stage's states within nodes and replicate them over nodes."""
+    rules = framework_of(instance.framework)
+    return zero > 0 and (rules is None or zero in rules.node_scope)
+
+
 def fp8_weights(instance: Instance, precision: str) -> bool:
     """Whether weights are kept and gathered in FP8."""
     gathered = instance.stack.data_parallel.low_precision_parameter_bytes

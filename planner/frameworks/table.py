@@ -80,6 +80,8 @@ class Framework(Rule):
         Sharding(zero=(1, 2, 3), replicas=True),
     )
     """ZeRO stages of plans, by what they split."""
+    node_scope: tuple[int, ...] = ()
+    """ZeRO stages whose states it can shard within a node and replicate over nodes."""
     sources: tuple[str, ...] = Field(min_length=1)
 
 

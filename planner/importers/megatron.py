@@ -83,6 +83,7 @@ def launch_of(
     if world.open:
         options.open["num_gpus"] = world.open
     written = started.carried(given, world, warnings) | written | {"num_gpus": world.gpus, "id": started.id}
+    written["fsdp_shard"] = shard_of(options, written)
     texts = {key: value for key, value in started.command.values.items() if isinstance(value, str)}
     return Launch(
         id=started.id,
@@ -97,6 +98,15 @@ def launch_of(
         environment={name: value for name, value in texts.items() if name in ALLOCATOR},
         derived_batch=True,
     )
+
+
+def shard_of(options: Options, written: dict[str, Any]) -> int | None:
+    """Ranks that share the states, where there are several instances of the distributed optimizer."""
+    instances = options.whole("num-distributed-optimizer-instances", 1, "fsdp_shard") or 1
+    gpus, zero = written["num_gpus"], written["zero_stage"]
+    if instances <= 1 or not zero or not gpus:
+        return None
+    return max(1, gpus // (written["tp"] * written["pp"] * instances))
 
 
 def refusal(options: Options) -> str:

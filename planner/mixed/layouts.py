@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.frameworks.rules import launches_zero
 from planner.instance import Instance
 from planner.mixed.arrangement import Arrangement
-from planner.space.columns import Groups
+from planner.space.columns import FULL, Groups
 
 Array = NDArray[Any]
 CELLS = 1 << 22
@@ -73,6 +73,7 @@ class MixedRows:
         columns = of.book.keys.take(keys)
         named = {f.name: getattr(columns, f.name) for f in fields(columns)}
         own = {"key": keys, "pp": self.pp, "zero": self.zero, "filled": ones, "pipeline": 0 * ones, "dp": dp}
+        own["zero_scope"] = FULL * ones
         return Groups(**named | own, m_low=ones, m_high=ones)
 
 
@@ -142,11 +143,11 @@ def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
     Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers. Where
     weights are kept in FP8 a framework may have no stage 0.
     """
-    parts, precision = [], of.both[0].precision
+    parts, precision, permits = [], of.both[0].precision, instance.narrowing.permits
     shards = rows.replicas(of) * of.keys.cp[rows.key]
     for zero in (0, 1):
         launches = launches_zero(instance, precision, zero, split=True, pipeline=True, replicas=True)
-        if launches and instance.narrowing.permits("zero", zero):
+        if launches and permits("zero", zero) and permits("zero_scope", "full"):
             some = rows.take(np.flatnonzero((shards > 1) | (zero == 0)))
             parts.append(MixedRows(some.cell, some.key, some.pp, some.split, some.zero + zero, some.dp))
     return MixedRows.concatenate([rows.take(np.empty(0, dtype=np.int64)), *parts])

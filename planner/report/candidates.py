@@ -19,6 +19,7 @@ from planner import answer
 from planner.chance import margin_of
 from planner.economics import DAY, Economy, within
 from planner.instance import Instance
+from planner.narrowing import ZERO_SCOPES
 from planner.relax import only_pool
 from planner.search import Effort, Plan, Table
 from planner.search.front import frontier
@@ -87,6 +88,7 @@ def row_of(pool: int, d: Decisions) -> Candidates:
     """A plan's decisions as one row of columns."""
     names = {f.name: getattr(d, f.name, 0) for f in fields(Candidates)}
     names |= {"pool": pool, "m_low": d.num_microbatches, "m_high": d.num_microbatches}
+    names["zero_scope"] = ZERO_SCOPES.index(d.zero_scope)
     names["family"] = SELECTIVE if d.recompute == "selective" else SOME
     return Candidates(**{name: np.array([value], dtype=np.int64) for name, value in names.items()})
 

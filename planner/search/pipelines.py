@@ -19,7 +19,7 @@ from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
-from planner.space.columns import ALL, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
+from planner.space.columns import ALL, FULL, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
 
@@ -123,7 +123,10 @@ def _blocks(pp: Array) -> list[int]:
 
 
 def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Groups, Array]:
-    """Each pipeline with the layout that leaves most memory: most replicas; and its fewest replicas."""
+    """Each pipeline with the layout that leaves most memory, and its fewest replicas.
+
+    Most memory is left with most replicas, among all of which states are shared.
+    """
     most, least = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     pool, ranks = int(rows.pool[0]), rows.tp * rows.cp
     for value in values_of(ranks):
@@ -136,7 +139,8 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
     most = np.maximum(most, -(-(rows.ep * rows.etp) // ranks))
     fewest = np.maximum(microbatch_range_filled(instance, rows, most)[0], 1)
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-    return Groups(**columns, pipeline=rows.key, dp=most, m_low=fewest, m_high=fewest), least
+    shared = {"dp": most, "zero_scope": np.full(len(rows), FULL)}
+    return Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest), least
 
 
 def _within_memory(

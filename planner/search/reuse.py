@@ -22,6 +22,7 @@ from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance, Limits, Pool, Term
 from planner.keybook import KeyBook
+from planner.narrowing import ZERO_SCOPES
 from planner.search.best import best
 from planner.search.goal import Effort, Goal, Mask, goal_of
 from planner.search.memo import Memo
@@ -176,7 +177,7 @@ class Evaluation:
         """What tells rows of the evaluation apart."""
         instance, first = self.book.instance, first_batches(self.book.instance.max_batch)
         code = origin * int(first[-1]) + first[rows.dp] + rows.m_high
-        code = code * (instance.max_batch + 1) + rows.m_low
+        code = (code * (instance.max_batch + 1) + rows.m_low) * len(ZERO_SCOPES) + rows.zero_scope
         return code * (instance.architecture.layers + 1) + rows.vpp if isinstance(rows, Candidates) else code
 
     @property
@@ -184,7 +185,8 @@ class Evaluation:
         """No identity of a row is as large as this."""
         instance = self.book.instance
         batches = int(first_batches(instance.max_batch)[-1])
-        return len(self.pipelines) * batches * (instance.max_batch + 1) * (instance.architecture.layers + 1)
+        schedules = (instance.max_batch + 1) * len(ZERO_SCOPES) * (instance.architecture.layers + 1)
+        return len(self.pipelines) * batches * schedules
 
 
 def fewer(layout: Layouts, instance: Instance, pool: int) -> Layouts:

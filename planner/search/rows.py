@@ -42,6 +42,7 @@ class Plan:
             "etp",
             "micro_batch",
             "zero",
+            "zero_scope",
             "m_high",
             "selective",
         )

@@ -20,9 +20,16 @@ from planner.search.goal import Effort, Goal
 from planner.search.pipelines import PipelineTable
 from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
 from planner.search.tight import group_memory_bound, row_memory_bound
-from planner.space.columns import Candidates, Groups, LayerKeys, families
+from planner.space.columns import FULL, NODE, Candidates, Groups, LayerKeys, Pipelines, families
 from planner.space.counting import Counter, Places
-from planner.space.layouts import Layouts, expand, microbatch_range_filled, with_microbatches
+from planner.space.layouts import (
+    BY_NODE,
+    Layouts,
+    expand,
+    fills_nodes,
+    microbatch_range_filled,
+    with_microbatches,
+)
 
 Array = NDArray[Any]
 CELLS = 1 << 19
@@ -265,12 +272,15 @@ class Table:
         rows = table.rows.take(at)
         low, high = microbatch_range_filled(instance, rows, dp)
         valid = (low <= high) & ((rows.tp * rows.cp * dp) % (rows.ep * rows.etp) == 0)
-        valid &= self.counter.many.shares(rows.pool, rows.zero, rows.tp * rows.cp, rows.pp, rows.cp * dp)
+        everywhere, nodes = self._scopes(rows, dp)
+        valid &= everywhere | nodes
         columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-        groups = Groups(**columns, pipeline=at, dp=dp, m_low=low, m_high=np.maximum(high, 1))
+        high = np.maximum(high, 1)
+        groups = Groups(**columns, pipeline=at, dp=dp, zero_scope=FULL + 0 * dp, m_low=low, m_high=high)
         first, every = np.isneginf(table.opened[at]), groups
         groups, step = self._short(groups, self.book.bound(groups, table.slowest[at], table.extra[at]))
-        self._count_shorter(every.take(valid & first), groups.take(valid & first))
+        for scoped in (everywhere, nodes):
+            self._count_shorter(every.take(valid & first & scoped), groups.take(valid & first & scoped))
         economy = Economy.of(instance, groups, surely=False)
         seconds = economy.seconds(step) * (1 - 1e-12)
         totals = economics.totals(self.goal.objective, economy, seconds)
@@ -278,12 +288,31 @@ class Table:
         late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
         broken = {"deadline": late, "budget": dear} | economics.beyond(self.goal.limits, economy, seconds)
         for limit, over in broken.items():
-            self._count_outside(groups, valid & first & over, limit)
+            for scoped in (everywhere, nodes):
+                self._count_outside(groups, valid & first & over & scoped, limit)
             valid &= ~over
         value = self.goal.key_bound(totals)
         valid &= value > table.opened[at]
         table.finished[at[valid & (value > ceiling)]] = False
-        return groups.take(np.flatnonzero(valid & (value <= ceiling)))
+        valid &= value <= ceiling
+        near = groups.take(np.flatnonzero(valid & nodes))
+        near = replace(near, zero_scope=np.full(len(near), NODE))
+        return Groups.concatenate([groups.take(np.flatnonzero(valid & everywhere)), near])
+
+    def _scopes(self, rows: Pipelines, dp: Array) -> tuple[Array, Array]:
+        """Whether layouts share their states over all ranks, or have none to share; and within nodes.
+
+        So far nothing tells the two apart: bounds of pipelines know no traffic, and take states as small as
+        they can be.
+        """
+        many = self.counter.many
+        sharing, ranks = many.sharing[rows.zero], rows.tp * rows.cp
+        everywhere = many.shares(rows.pool, sharing, ranks, rows.pp, rows.cp * dp)
+        if (sharing < BY_NODE).all():
+            return everywhere, np.zeros(len(dp), dtype=bool)
+        domain = np.array([pool.fabric.domain for pool in self.instance.pools])[rows.pool]
+        nodes = fills_nodes(domain, rows.tp, rows.cp, rows.ep * rows.etp, dp)
+        return everywhere, many.shared_by_node(sharing, nodes)
 
     def _short(self, groups: Groups, step: Array) -> tuple[Groups, Array]:
         """Layouts with no more micro-batches than a required step allows, and the bounds on their steps."""

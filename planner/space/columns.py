@@ -18,6 +18,8 @@ FAMILY_MODES = (("none", "full"), ("selective",), ("full",), ("none",))
 """Recompute modes that a row of each family stands for."""
 STAGE_RECOMPUTE = ("some", "none", "all", "none")
 """Layers that a stage assignment of each family may recompute in full."""
+FULL, NODE = range(2)
+"""Indices of `narrowing.ZERO_SCOPES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Groups(Pipelines):
     pipeline: Array
     """Row of the pipeline that the search found it under."""
     dp: Array
+    zero_scope: Array
+    """FULL or NODE."""
     m_low: Array
     m_high: Array
 

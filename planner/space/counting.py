@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.instance import Instance
 from planner.space.columns import Array, LayerKeys, Pipelines, values_of
-from planner.space.layouts import Layouts, Multiplicity, microbatch_range
+from planner.space.layouts import Layouts, Multiplicity, fills_nodes, microbatch_range
 
 Places = dict[tuple[int, int], Layouts]
 """Layouts by pool and tp x cp."""
@@ -49,15 +49,25 @@ class Counter:
             high = np.minimum(high, layout.pp - 1)
         return self.many.schedules(layout.pp, low, high, micro_batch * layout.dp) * (low <= high)
 
-    def _stages(self, pool: int, ranks: int, cp: int) -> Array:
-        """Values of the ZeRO stage, by layout."""
-        layout = self.layouts[pool, ranks]
-        return self.many.stages(pool, ranks, layout.pp, cp * layout.dp)
+    def _nodes(self, pool: int, ranks: int, cp: int) -> Array:
+        """Whether layouts without experts can share states within nodes."""
+        domain = self.instance.pools[pool].fabric.domain
+        return fills_nodes(domain, ranks // cp, cp, 1, self.layouts[pool, ranks].dp)
 
-    def _shares(self, pool: int, ranks: int, cp: int, zero: int) -> Array:
-        """Whether a pipeline's ZeRO stage (or none) is one of its layouts', by layout."""
+    def _stages(self, pool: int, ranks: int, cp: int, whole: int) -> Array:
+        """Values of the ZeRO stage and its scope, by layout; `whole`: domains hold experts' groups."""
         layout = self.layouts[pool, ranks]
-        return self.many.shares(pool, zero, ranks, layout.pp, cp * layout.dp)
+        nodes = self._once(self._nodes, pool, ranks, cp) * whole
+        return self.many.stages(pool, ranks, layout.pp, cp * layout.dp, nodes)
+
+    def _scopes(self, pool: int, ranks: int, cp: int, whole: int, sharing: int) -> Array:
+        """Values of the scope that a pipeline's ZeRO stage (or none) has, by layout."""
+        layout = self.layouts[pool, ranks]
+        nodes = self._once(self._nodes, pool, ranks, cp) & bool(whole)
+        return self.many.scopes(pool, sharing, ranks, layout.pp, cp * layout.dp, nodes)
+
+    def _whole(self, pool: int, experts: int) -> int:
+        return int(self.instance.pools[pool].fabric.domain % experts == 0)
 
     def _by_gpus(self, pool: int, ranks: int) -> Array:
         """Layouts in the order of their GPUs."""
@@ -78,20 +88,22 @@ class Counter:
         pool, ranks, experts, micro_batch, cp = of
         number = self._once(self._schedules, pool, ranks, experts, micro_batch, -1)
         order = self._once(self._by_gpus, pool, ranks)
-        each = (number * self._once(self._stages, pool, ranks, min(cp, 2)))[order]
+        whole = self._whole(pool, experts)
+        each = (number * self._once(self._stages, pool, ranks, min(cp, 2), whole))[order]
         return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each)])
 
-    def totals_by_pp(self, of: tuple[int, ...], zero: int, filled: int) -> Array:
+    def totals_by_pp(self, of: tuple[int, ...], sharing: int, filled: int) -> Array:
         """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""
         pool, ranks, experts, micro_batch, cp = of
         number = self._once(self._schedules, pool, ranks, experts, micro_batch, filled)
-        each = number * self._once(self._shares, pool, ranks, min(cp, 2), min(zero, 1))
+        whole = self._whole(pool, experts)
+        each = number * self._once(self._scopes, pool, ranks, min(cp, 2), whole, sharing)
         return np.concatenate([[0], np.cumsum(each)])
 
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
         """Valid candidates of each pipeline on `at_least` GPUs or more."""
         number = np.zeros(len(rows), dtype=np.int64)
-        kind = np.minimum(rows.zero, 1) * 2 + rows.filled
+        kind = self.many.sharing[rows.zero] * 2 + rows.filled
         for of, some in classes(rows):
             layout, pp = self.layouts[of[0], of[1]], rows.pp[some]
             # Layouts of one pp lie together, by dp: those with enough replicas are the last ones.

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from costmodel.pipeline import level_chunks
-from planner.frameworks.rules import launches_chunks, launches_pipeline, launches_zero
+from planner.frameworks.rules import launches_chunks, launches_pipeline, launches_zero, node_scoped
 from planner.instance import Instance, Pool
 from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups, Pipelines, values_of
 
@@ -122,21 +122,49 @@ def with_microbatches(instance: Instance, rows: Groups) -> Groups:
 def zero_stages(instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool) -> list[int]:
     """ZeRO stages of pipelines of pp stages of `ranks` = tp*cp, by whether there are ranks to shard over.
 
-    Without them there is only 0. With a pipeline, stages 2 and 3 would reduce or gather for every
-    micro-batch of every stage.
+    All of these share the states. Without them there is only 0. With a pipeline, stages 2 and 3 would reduce
+    or gather for every micro-batch of every stage.
     """
+    permits = instance.narrowing.permits
+    if not permits("zero_scope", "full"):
+        return []
+    return _launched(instance, precision, ranks, pp, replicas=replicas)
+
+
+def _launched(instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool) -> list[int]:
     stages = (0,) if not replicas else (0, 1) if pp > 1 else (0, 1, 2, 3)
     layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas}
     permits = instance.narrowing.permits
     return [z for z in stages if permits("zero", z) and launches_zero(instance, precision, z, **layout)]
 
 
+def node_stages(instance: Instance, precision: str, ranks: int, pp: int) -> list[int]:
+    """ZeRO stages of which the ranks of a node may share the states, and other nodes replicate them."""
+    if not instance.narrowing.permits("zero_scope", "node"):
+        return []
+    return [z for z in _launched(instance, precision, ranks, pp, replicas=True) if node_scoped(instance, z)]
+
+
+def fills_nodes(
+    domain: Array | int, tp: Array | int, cp: Array | int, experts: Array | int, dp: Array
+) -> Array:
+    """Whether states can be shared within nodes: NVLink domains, of which a stage fills several.
+
+    Neighbours in dp are tp*cp ranks apart, so that domain/(tp*cp) replicas lie in one and share with its cp
+    ranks what domain/tp of them hold alike; experts have whole groups of ep*etp in it.
+    """
+    ranks = np.asarray(tp) * cp
+    each = domain // ranks
+    whole = (domain % ranks == 0) & (domain % np.asarray(experts) == 0) & (domain > tp)
+    return whole & (dp > each) & (dp % np.maximum(each, 1) == 0)
+
+
 def pipeline_zero_stages(instance: Instance, precision: str, ranks: int, pp: int) -> list[int]:
-    """ZeRO stages of a pipeline, whatever its replicas."""
+    """ZeRO stages of a pipeline, whatever its replicas and whichever of them share the states."""
     without, with_some = (
         zero_stages(instance, precision, ranks, pp, replicas=replicas) for replicas in (False, True)
     )
-    return sorted({*without, *with_some})
+    return sorted({*without, *with_some, *node_stages(instance, precision, ranks, pp)})
 
 
 def chunk_counts(instance: Instance, pp: int) -> list[int]:
@@ -170,6 +198,19 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
     return Candidates(**columns | {"m_low": first, "m_high": last}, vpp=vpp)
 
 
+UNSHARED, ALL_RANKS, BY_NODE, EITHER = range(4)
+"""Which ranks may share the states of a ZeRO stage."""
+SHARINGS = 4
+
+
+def _sharing(instance: Instance, zero: int) -> int:
+    """ALL_RANKS, BY_NODE or EITHER."""
+    permits = instance.narrowing.permits
+    if not (permits("zero_scope", "node") and node_scoped(instance, zero)):
+        return ALL_RANKS
+    return EITHER if permits("zero_scope", "full") else BY_NODE
+
+
 def _above_one(sizes: Array | int) -> Array:
     """An index into tables of two entries."""
     return (np.asarray(sizes) > 1).astype(np.int64)
@@ -188,6 +229,10 @@ class Multiplicity:
     over."""
     unsharded: Array
     """The same, whether stage 0 is one of them."""
+    node: Array
+    """(pools, 2, 2) ZeRO stages within nodes by whether tp*cp > 1, whether pp > 1."""
+    sharing: Array
+    """(4,) of each ZeRO stage UNSHARED, or who may share its states: ALL_RANKS, BY_NODE or EITHER."""
     modes: Array
     """(4,) recompute modes of each family."""
     spans: tuple[tuple[Span, Span], ...] | None
@@ -201,6 +246,11 @@ class Multiplicity:
             for pool in instance.pools
             for ranks, pp, replicas in product((1, 2), (1, 2), (False, True))
         ]
+        within = [
+            node_stages(instance, pool.precision, ranks, pp)
+            for pool in instance.pools
+            for ranks, pp in product((1, 2), (1, 2))
+        ]
         permits = instance.narrowing.permits
         modes = [sum(permits("recompute", mode) for mode in of) for of in FAMILY_MODES]
         named = any(instance.narrowing.narrows(name) for name in ("num_microbatches", "global_batch"))
@@ -209,6 +259,8 @@ class Multiplicity:
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
             np.array([len(of) for of in stages]).reshape(-1, 2, 2, 2),
             np.array([0 in of for of in stages]).reshape(-1, 2, 2, 2),
+            np.array([len(of) for of in within]).reshape(-1, 2, 2),
+            np.array([UNSHARED, *(_sharing(instance, zero) for zero in (1, 2, 3))]),
             np.array(modes),
             tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
@@ -224,16 +276,35 @@ class Multiplicity:
             several += np.maximum(last // pp - -(-first // pp) + 1, 0)
         return self.plain[pp] * single + self.interleaved[pp] * several
 
-    def stages(self, pool: int, ranks: Array | int, pp: Array, shards: Array) -> Array:
-        """Values of the ZeRO stage."""
-        return self.zero[pool, _above_one(ranks), _above_one(pp), _above_one(shards)]
+    def stages(self, pool: int, ranks: Array | int, pp: Array, shards: Array, nodes: Array) -> Array:
+        """Values of the ZeRO stage and of its scope; `nodes` as of `fills_nodes`."""
+        of = pool, _above_one(ranks), _above_one(pp)
+        return self.zero[(*of, _above_one(shards))] + self.node[of] * nodes
 
     def shares(
-        self, pool: Array | int, zero: Array | int, ranks: Array | int, pp: Array, shards: Array
+        self, pool: Array | int, sharing: Array | int, ranks: Array | int, pp: Array, shards: Array
     ) -> Array:
-        """Whether layouts of a pipeline that has a ZeRO stage have it: ranks to share states, or none."""
+        """Whether layouts of a pipeline with a ZeRO stage have it over all ranks: some to share, or none."""
         unsharded = self.unsharded[pool, _above_one(ranks), _above_one(pp), _above_one(shards)]
-        return np.where(np.asarray(zero) > 0, shards > 1, unsharded)
+        kind = np.asarray(sharing)
+        return np.where(kind == UNSHARED, unsharded, (shards > 1) & (kind != BY_NODE))
+
+    def scopes(
+        self,
+        pool: Array | int,
+        sharing: Array | int,
+        ranks: Array | int,
+        pp: Array,
+        shards: Array,
+        nodes: Array,
+    ) -> Array:
+        """Values of its scope that layouts of a pipeline with a ZeRO stage have."""
+        everywhere = self.shares(pool, sharing, ranks, pp, shards)
+        return everywhere.astype(np.int64) + self.shared_by_node(sharing, nodes)
+
+    def shared_by_node(self, sharing: Array | int, nodes: Array) -> Array:
+        """Whether layouts of such a pipeline have it within nodes."""
+        return nodes & (np.asarray(sharing) >= BY_NODE)
 
     def of_rows(self, rows: Groups) -> Array:
         """Candidates that groups, or rows with a schedule, stand for."""

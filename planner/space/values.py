@@ -7,7 +7,13 @@ from math import prod
 import numpy as np
 
 from costmodel.architecture import Architecture
-from planner.frameworks.rules import launches_precision, launches_ranks, recomputes_all_or_none, selective_by
+from planner.frameworks.rules import (
+    launches_precision,
+    launches_ranks,
+    node_scoped,
+    recomputes_all_or_none,
+    selective_by,
+)
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE
 from planner.space.columns import ALL, NONE, SELECTIVE, SOME, LayerKeys
@@ -121,6 +127,6 @@ def lattice_size(instance: Instance) -> int:
             "num_microbatches": instance.max_batch,
             "zero": 4,
             "recompute": 3,
-        }
+        } | ({"zero_scope": 2} if any(node_scoped(instance, zero) for zero in (1, 2, 3)) else {})
         total += prod(len(allowed[name]) if name in allowed else number for name, number in values.items())
     return total
