@@ -105,7 +105,7 @@ class Run:
 
     @property
     def expert_shards(self) -> Column:
-        """Ranks that share an expert's states: its replicas among the tp*shard_ranks that share dense ones."""
+        """Ranks that share an expert's states: its replicas among the tp*shard_ranks of the dense ones."""
         most = self.tp * np.asarray(self.shard_ranks, dtype=float) / (self.ep * self.etp)
         return np.minimum(self.expert_dp, np.maximum(most, 1.0))
 
