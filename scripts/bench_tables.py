@@ -33,7 +33,13 @@ def tables(found: dict[str, dict[str, Figures]]) -> str:
             f"| {of['stage_assignments']} | {of['peak_mb']:.0f} | {whole['peak_mb']:.0f} |"
         )
     lines += ["", *(frontier_line(name, parts) for name, parts in of_problems.items() if "frontier" in parts)]
-    lines += ["", *(pairs_line(name, parts["pairs"]) for name, parts in found.items() if "pairs" in parts)]
+    lines += [
+        "",
+        "| two pools at once | pairs of node counts | layouts written down | search, CPU-s (clock) "
+        "| stage assignments | peak MB |",
+        "|---|---|---|---|---|---|",
+        *(pairs_line(name, parts["pairs"]) for name, parts in found.items() if "pairs" in parts),
+    ]
     lines += [
         "",
         "| growth | valid candidates | search, CPU-s (clock) | pipelines, layouts, candidates written down "
@@ -67,8 +73,8 @@ def frontier_line(name: str, parts: dict[str, Figures]) -> str:
 def pairs_line(name: str, of: Figures) -> str:
     """What the best plan on two pools takes."""
     return (
-        f"{name}: {seconds(of)} s for {of['node_pairs']:,} pairs of node counts, {of['layouts']:,} layouts written "
-        f"down, {of['solved']} stage assignments; {of['peak_mb']:.0f} MB."
+        f"| {name} | {of['node_pairs']:,} | {of['layouts']:,} | {seconds(of)} | {of['solved']} "
+        f"| {of['peak_mb']:.0f} |"
     )
 
 

@@ -60,7 +60,7 @@ def layouts(instance: Instance) -> Iterator[MixedLayout]:
     assert instance.mixing is not None
     permits = instance.narrowing.permits
     usable = [i for i, pool in enumerate(instance.pools) if permits("gpu", pool.gpu.name)]
-    if not permits("vpp", 1):
+    if not permits("vpp", 1) or not permits("zero_scope", "full"):
         return
     if "stages" in instance.mixing.forms:
         for pair in permutations(usable, 2):

@@ -210,7 +210,9 @@ def test_each_line_is_a_candidate_and_limit_stops(file):
 
 
 def test_the_table_is_a_line_a_candidate(file):
-    result = CliRunner().invoke(app, ["candidates", str(file), "--format", "table", "--limit", "3"])
+    result = CliRunner().invoke(
+        app, ["candidates", str(file), "--format", "table", "--limit", "3"], env={"COLUMNS": "120"}
+    )
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 4
     (first,) = best_records(instance_of(parse_problem(DENSE)), 1)
