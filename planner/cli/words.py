@@ -100,7 +100,8 @@ def amount(value: float, unit: str) -> str:
     """A number with its unit, money as money."""
     if unit in ("USD", "dollars", "$"):
         return f"-{dollars(-value)}" if value < 0 else dollars(value)
-    text = f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 100 else f"{value:,.1f}"
+    counted = float(value).is_integer() and (abs(value) >= 100 or unit == "nodes")
+    text = f"{value:,.0f}" if counted else f"{value:,.1f}"
     return f"{f'{value:.2g}' if 0 < abs(value) < 1 else text} {unit}"
 
 
