@@ -82,11 +82,12 @@ def gap_of(search: Together, best: Whole, others: list[Whole]) -> float:
     Out of time, from what each phase takes at least. Else a better run could only have phases go on in a
     layout that is the best of none of them: it would save some changes of phase at most.
     """
+    mine = search.value(best.totals)
     if search.effort.out_of_time:
-        floor = search.floor()
-    else:
-        floor = min(search.value(of.least) for of in others if search.inside(of.place, of.least))
-    return max(0.0, 1 - floor / search.value(best.totals))
+        return max(0.0, 1 - search.floor() / mine)
+    # Where none of these could be within the limits, there is nothing better.
+    open_runs = [search.value(of.least) for of in others if search.inside(of.place, of.least)]
+    return max(0.0, 1 - min(open_runs, default=mine) / mine)
 
 
 def proved(search: Together, best: Whole | None, others: list[Whole], started: float) -> solution.Proof:
