@@ -95,14 +95,19 @@ def solved(instance: Instance, progress: Progress) -> tuple[Table, Plan]:
     usual = recompute_families(instance)
     plan = best(table, in_families(usual), Effort(progress=progress))
     if plan is None:
-        raise Infeasible(conflict_words(relax.infeasible(instance)))
+        raise Infeasible(conflict_words(relax.infeasible(instance), mixing=instance.mixing is not None))
     return table, plan
 
 
-def conflict_words(conflict: Conflict) -> str:
-    """Why there is nothing to explain."""
+def conflict_words(conflict: Conflict, *, mixing: bool) -> str:
+    """Why there is nothing to explain: of plans on one pool, even where the problem lets others use two."""
     moves = "".join(f"\n  {move.text}" for move in conflict.relaxations)
-    return f"no plan is within the limits; in conflict: {', '.join(conflict.limits)}{moves}"
+    if mixing:
+        single = "no plan on a single pool is within the limits"
+        head = f"{single}; `planner solve` gives the reasons of one on two pools"
+    else:
+        head = "no plan is within the limits"
+    return f"{head}; in conflict: {', '.join(conflict.limits)}{moves}"
 
 
 def objective_words(instance: Instance) -> str:
