@@ -267,20 +267,27 @@ def relaxation(limit: str, old: str, new: str) -> Relaxation:
     )
 
 
-def conflicting(instance: Instance, find: Optimum = optimum, tables: Tables = Table.of) -> tuple[str, ...]:
-    """A smallest set of limits that cannot hold together: a core of the bounds by CP-SAT, or by trial."""
+def conflicting(
+    instance: Instance, find: Optimum = optimum, tables: Tables = Table.of, given: bool = False
+) -> tuple[str, ...]:
+    """A smallest set of limits that cannot hold together: a core of the bounds by CP-SAT, or by trial.
+
+    With `given` the framework is no limit but a fact, as long as it leaves any plan.
+    """
     # Bounds are those of what requirements on decisions or a framework leave: no core of all limits then.
     own = instance.narrowing.required or removes_keys(instance)
     core = () if own else core_of_bounds(instance, tables)
     if core:
         return core
+    named = limited(instance, instance.limits)
+    free = without(instance, named)
+    if given and named and possible(free, free.limits, find):
+        return smallest(instance, named, find)
     if instance.framework != ANY:
         free = without(instance, [FRAMEWORK])
         if possible(free, free.limits, find):
             return with_the_framework(instance, find)
         return conflicting(free, find, tables)
-    named = limited(instance, instance.limits)
-    free = without(instance, named)
     if not possible(free, free.limits, find):
         return (obstacle(lambda change: possible(change(free), free.limits, find)),)
     return smallest(instance, named, find)

@@ -97,9 +97,10 @@ def chosen(problem: Problem, instance: Instance, plan: Plan) -> Line:
 def conflict(instance: Instance, evaluation: Evaluation) -> dict[str, Any]:
     """Limits that cannot hold together, and how far each limit on the run would have to move alone.
 
-    `planner solve` adds how many nodes more and how much less headroom would do.
+    `planner solve` adds how many nodes more and how much less headroom would do, and whether another
+    framework would.
     """
-    limits = relax.conflicting(instance, evaluation.optimum, evaluation.table)
+    limits = relax.conflicting(instance, evaluation.optimum, evaluation.table, given=True)
     moves = relax.moved_limits(instance, evaluation.optimum)
     return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")
 
