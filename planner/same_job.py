@@ -19,7 +19,7 @@ from planner.instance import Instance, Term
 from planner.keybook import KeyBook
 from planner.running import Running, losses_of, save_seconds
 from planner.search import Plan, priced
-from planner.search.rows import memory_limit
+from planner.search.rows import fits
 
 SAME = ("pool", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero", "zero_scope", "selective")
 """Decisions that a job keeps to its end."""
@@ -114,7 +114,7 @@ def _fits(instance: Instance, plan: Plan) -> bool:
     """Memory, and requirements on predictions; what is of the whole run is looked at elsewhere."""
     limits = replace(instance.limits, deadline=None, budget=None, energy=None, carbon=None)
     inside = within(limits, Economy.of(instance, plan.row), np.array([plan.step]))[0]
-    return bool(inside) and plan.memory <= memory_limit(instance, plan.of("pool"))
+    return bool(inside) and fits(instance, plan)
 
 
 def joined(

@@ -15,7 +15,7 @@ from planner.confidence import band_of
 from planner.errors import InvalidInput, nearest
 from planner.estimates import as_data, estimated
 from planner.importers import Given, is_launch_file, read_launches
-from planner.problem import parse_problem
+from planner.problem import Problem, parse_problem
 from planner.runs import DescribedRun, RefusedRun, describe, read_runs
 from planner.solution import Decisions, Plan, Solution, Stage, read_solution
 from planner.yaml_file import read_mapping
@@ -53,18 +53,13 @@ def from_solution(path: Path, which: str) -> Side:
         raise InvalidInput(file=str(path), path=where, found=first["msg"], accepted=accepted) from None
     plan = chosen(path, solution, which)
     problem = parse_problem(dict(solution.problem), file=str(path), folder=path.parent)
-    d, e, seq_len = plan.decisions, plan.estimate, problem.training.seq_len
-    model = problem.model.architecture
+    d, e = plan.decisions, plan.estimate
     price = next((pool.price for pool in problem.hardware if pool.accelerator.name == d.gpu), None)
     return Side(
         name=f"{problem.name} ({d.gpu})",
         kind="solution",
         file=str(path),
-        decisions=decisions_of(d) | {"seq_len": seq_len, "software": problem.search.profile},
-        model=model.name,
-        parameters=float(total_parameters(model)),
-        num_gpus=d.num_gpus,
-        tokens_per_step=float(d.global_batch * seq_len),
+        **described(problem, d),
         step_time_s=e.step_time_s,
         mfu=e.mfu,
         hfu=e.hfu,
@@ -76,6 +71,18 @@ def from_solution(path: Path, which: str) -> Side:
         days=e.days,
         dollars=e.dollars,
     )
+
+
+def described(problem: Problem, d: Decisions) -> dict[str, Any]:
+    """What a problem and a plan's decisions say of a side, before anything is predicted."""
+    model, seq_len = problem.model.architecture, problem.training.seq_len
+    return {
+        "decisions": decisions_of(d) | {"seq_len": seq_len, "software": problem.search.profile},
+        "model": model.name,
+        "parameters": float(total_parameters(model)),
+        "num_gpus": d.num_gpus,
+        "tokens_per_step": float(d.global_batch * seq_len),
+    }
 
 
 def chosen(path: Path, solution: Solution, which: str) -> Plan:

@@ -9,7 +9,7 @@ from typing import Annotated
 from planner.errors import Refused, nearest, shown
 from planner.numerals import split, within
 from planner.quantities import Quantity, written_duration
-from planner.units import dollars_with_rest, duration
+from planner.units import dollars_with_rest, duration, with_unit
 
 WATTS = {"W": 1, "kW": 10**3, "MW": 10**6}
 PER_KWH = {"kWh": Decimal(1), "MWh": Decimal("0.001")}
@@ -29,11 +29,7 @@ MOST_A_YEAR = 1e12
 
 def watts(value: object) -> float:
     """Watts: 8.4 kW."""
-    accepted = "a power such as 8.4 kW or 700 W"
-    number, unit = split(value, accepted)
-    if unit not in WATTS:
-        raise Refused(f"found {shown(value)}", accepted, nearest(unit, WATTS) if unit else "")
-    return float(within(number * WATTS[unit], value, accepted, MOST_WATTS))
+    return with_unit(value, "a power such as 8.4 kW or 700 W", WATTS, MOST_WATTS)
 
 
 def electricity(value: object) -> float:
@@ -60,11 +56,7 @@ def carbon(value: object) -> float:
 
 def energy(value: object) -> float:
     """kWh: 900 MWh, 2.5 GWh."""
-    accepted = "an energy such as 900 MWh or 2.5 GWh"
-    number, unit = split(value, accepted)
-    if unit not in ENERGIES:
-        raise Refused(f"found {shown(value)}", accepted, nearest(unit, ENERGIES) if unit else "")
-    return float(within(number * ENERGIES[unit], value, accepted, MOST_KWH))
+    return with_unit(value, "an energy such as 900 MWh or 2.5 GWh", ENERGIES, MOST_KWH)
 
 
 def tonnes(value: object) -> float:

@@ -9,6 +9,7 @@ else raises `Refused` and says what is accepted.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 from planner.errors import Refused, nearest, shown
@@ -158,13 +159,17 @@ def duration(value: object, *, zero: bool = False) -> float:
     return float(within(number * SECONDS[unit.lower()], value, accepted, MOST_SECONDS, zero=zero))
 
 
+def with_unit(value: object, accepted: str, scales: Mapping[str, int | Decimal], most: float) -> float:
+    """A number with one of the units of `scales`, in the unit whose scale is 1."""
+    number, unit = split(value, accepted)
+    if unit not in scales:
+        raise Refused(f"found {shown(value)}", accepted, nearest(unit, scales) if unit else "")
+    return float(within(number * scales[unit], value, accepted, most))
+
+
 def size(value: object) -> float:
     """Bytes: 80 GB (1e9), 75 GiB (2^30)."""
-    accepted = "a size such as 80 GB (10^9 bytes) or 75 GiB (2^30 bytes)"
-    number, unit = split(value, accepted)
-    if unit not in BYTES:
-        raise Refused(f"found {shown(value)}", accepted, nearest(unit, BYTES) if unit else "")
-    return float(within(number * BYTES[unit], value, accepted, MOST_BYTES))
+    return with_unit(value, "a size such as 80 GB (10^9 bytes) or 75 GiB (2^30 bytes)", BYTES, MOST_BYTES)
 
 
 def bandwidth(value: object) -> float:

@@ -13,7 +13,7 @@ from planner.economics import Economy, within
 from planner.instance import Instance, Narrowing, Pool
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Plan, Table, best, goal_of
-from planner.search.rows import memory_limit
+from planner.search.rows import fits
 from planner.space.values import recompute_families
 
 
@@ -43,7 +43,7 @@ def holds(instance: Instance, plan: Plan) -> bool:
     margin = np.array([margin_of(instance, row, plan.step)])
     return bool(
         within(instance.limits, replace(economy, margin=margin), np.array([plan.step]))[0]
-        and plan.memory <= memory_limit(instance, plan.of("pool"))
+        and fits(instance, plan)
         and pool.min_nodes <= nodes <= pool.max_nodes
         and instance.min_batch <= batch <= instance.max_batch
     )

@@ -17,14 +17,13 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from costmodel.parameters import total_parameters
 from planner import answer
 from planner.comparison import Side
 from planner.narrowing import Search
 from planner.problem import Problem, parse_problem
 from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
-from planner.sides import decisions_of
+from planner.sides import described
 from planner.solution import Decisions, Stage
 from planner.space.values import recompute_families, selective_modules
 from planner.validate import layout_faults, predicted_of
@@ -109,16 +108,11 @@ def decisions(problem: Problem, written: dict[str, Any]) -> Decisions:
 def side(problem: Problem, d: Decisions, name: str) -> Side:
     """A plan of a problem, priced from its decisions alone."""
     predicted = predicted_of(problem, problem.hardware[0], d)
-    model, seq_len = problem.model.architecture, problem.training.seq_len
     return Side(
         name=name,
         kind="run",
         file=DATA.name,
-        decisions=decisions_of(d) | {"seq_len": seq_len, "software": problem.search.profile},
-        model=model.name,
-        parameters=float(total_parameters(model)),
-        num_gpus=d.num_gpus,
-        tokens_per_step=float(d.global_batch * seq_len),
+        **described(problem, d),
         step_time_s=predicted.step_time,
         mfu=predicted.mfu,
         hfu=predicted.hfu,

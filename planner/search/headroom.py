@@ -23,7 +23,7 @@ import numpy as np
 from planner.instance import Instance
 from planner.search.front import Front, Point, figures, search, undominated
 from planner.search.goal import Effort, goal_of
-from planner.search.rows import Plan, memory_limit
+from planner.search.rows import Plan, fits
 from planner.search.table import LOOSE, TIGHT, Table
 from planner.space.columns import SELECTIVE
 from planner.space.values import recompute_families
@@ -58,11 +58,6 @@ def used(instance: Instance, plan: Plan, step: int = STEP) -> int:
     """
     share = plan.memory / instance.pools[plan.of("pool")].gpu.memory.driver
     return 100 - step * int(np.floor(100 * (1 - share * (1 - 1e-12)) / step))
-
-
-def fits(instance: Instance, plan: Plan) -> bool:
-    """Whether a plan stays within the memory that the instance lets it use."""
-    return plan.memory <= memory_limit(instance, plan.of("pool"))
 
 
 def with_less_memory(table: Table, share: float) -> Table:

@@ -102,6 +102,11 @@ def memory_limit(instance: Instance, pool: int) -> float:
     return room if most is None else min(room, most)
 
 
+def fits(instance: Instance, plan: Plan) -> bool:
+    """Whether a plan stays within the memory that the instance lets it use."""
+    return plan.memory <= memory_limit(instance, plan.of("pool"))
+
+
 def memory_limits(instance: Instance, pools: Any) -> Any:
     """Bytes that each row may use of a GPU."""
     return np.array([memory_limit(instance, i) for i in range(len(instance.pools))])[pools]
