@@ -21,7 +21,7 @@ from costmodel.host import forward_gap, host_time, joined, layer_gap, offload_ti
 from costmodel.kernels import gemm_rate, linear_forward
 from costmodel.moe import dispatch_time
 from costmodel.passes import Passes
-from costmodel.recompute import recompute_time
+from costmodel.recompute import Repeated
 from costmodel.run import Column, Run
 from costmodel.stage import Array
 from costmodel.tensor_parallel import exposed_tensor_parallel
@@ -80,14 +80,21 @@ class _Kind:
 
 def layer_cost(run: Run) -> LayerCost:
     """Seconds of a layer of each kind and of the ends of the model, a micro-batch."""
-    kinds = [_kind_cost(run, kind) for kind in run.architecture.kinds]
+    return layer_costs(run, [run.recompute_modules])[0]
+
+
+def layer_costs(run: Run, sets: Sequence[frozenset[str]]) -> list[LayerCost]:
+    """The same for each of several sets of modules that are recomputed; what they share is computed once."""
     shape = np.broadcast_shapes(*(np.shape(c) for c in (run.tp, run.cp, run.ep, run.etp, run.micro_batch)))
-    stacked = {f.name: _stack([getattr(k, f.name) for k in kinds], shape) for f in fields(_Kind)}
-    cost = LayerCost(**stacked, first=_full(first_stage_time(run), shape), last=np.zeros(shape, dtype=float))
-    last = head_time(run)
-    if run.architecture.mtp_layers:
-        last = last + prediction_module_time(run, cost.total[..., -1])
-    return replace(cost, last=_full(last, shape))
+    first, head = _full(first_stage_time(run), shape), head_time(run)
+    found: list[LayerCost] = []
+    for kinds in zip(*(_kind_costs(run, kind, sets) for kind in run.architecture.kinds), strict=True):
+        stacked = {f.name: _stack([getattr(k, f.name) for k in kinds], shape) for f in fields(_Kind)}
+        cost, last = LayerCost(**stacked, first=first, last=first), head
+        if run.architecture.mtp_layers:
+            last = last + prediction_module_time(run, cost.total[..., -1])
+        found.append(replace(cost, last=_full(last, shape)))
+    return found
 
 
 def _stack(values: Sequence[Column], shape: tuple[int, ...]) -> Array:
@@ -98,8 +105,8 @@ def _full(value: Column, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.asarray(value, dtype=float), shape)
 
 
-def _kind_cost(run: Run, kind: LayerKind) -> _Kind:
-    """One kind of layer: blocks, attention core, exposed communication, host."""
+def _kind_costs(run: Run, kind: LayerKind, sets: Sequence[frozenset[str]]) -> list[_Kind]:
+    """One kind of layer: blocks, attention core, exposed communication, host; with each set of modules."""
     attention, ffn = attention_block(run), expert_block(run) if kind == "moe" else dense_block(run)
     core = Passes(*attention_time(run))
     tp, cp = exposed_tensor_parallel(run, kind), exposed_context_parallel(run)
@@ -111,22 +118,18 @@ def _kind_cost(run: Run, kind: LayerKind) -> _Kind:
     shown = ep / np.maximum(4 * dispatch, np.finfo(float).tiny)
     again = attention.forward + ffn.forward + core.forward + tp.forward + cp.forward + 2 * dispatch * shown
     again = again + gap_forward - _skipped(run, kind)
-    selective = recompute_time(run, kind, attention, ffn, core, dispatch * shown)
-    busy = compute + tp.both + cp.both + ep + gap + selective
-    cpu = host_time(run, kind)
-    whole = joined(run, busy, cpu)
-    redone = joined(run, busy + again, cpu * run.stack.host.full_recompute)
-    return _Kind(
-        gemm=gemm,
-        attention=core.both,
-        elementwise=elementwise,
-        host=whole - busy + gap,
-        tp=tp.both,
-        cp=cp.both,
-        ep=ep,
-        selective=selective,
-        forward=redone - whole,
-    )
+    shared = {"gemm": gemm, "attention": core.both, "elementwise": elementwise}
+    shared |= {"tp": tp.both, "cp": cp.both, "ep": ep}
+    bare, cpu = compute + tp.both + cp.both + ep + gap, host_time(run, kind)
+    found: list[_Kind] = []
+    repeated = Repeated(run, kind, attention, ffn, core, dispatch * shown)
+    for modules in sets:
+        selective = repeated.seconds(modules)
+        busy = bare + selective
+        whole = joined(run, busy, cpu)
+        redone = joined(run, busy + again, cpu * run.stack.host.full_recompute)
+        found.append(_Kind(**shared, host=whole - busy + gap, selective=selective, forward=redone - whole))
+    return found
 
 
 def _elementwise(attention: Block, ffn: Block) -> Column:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from costmodel.architecture import LayerKind
 from costmodel.block import Block, shared_block
 from costmodel.elementwise import activation_time, norm_time, rope_time
 from costmodel.linears import ffn_input, latent_up
 from costmodel.moe import expert_activation
+from costmodel.norms import fused_into_ffn, norms_before, separate_norms
 from costmodel.passes import Passes
 from costmodel.run import Column, Run
 
@@ -27,50 +30,69 @@ the activation function of dense FFNs (Megatron-Kwai); `mlp_in`, their first lin
 policies); `per_op`, torchtitan's per-operator selective checkpointing."""
 
 
-def recompute_time(
-    run: Run, kind: LayerKind, attention: Block, ffn: Block, core: Passes, dispatch: Column
-) -> Column:
-    """Seconds a micro-batch that recomputing `run.recompute_modules` adds to one layer.
-
-    Each module repeats its forward; `moe` repeats both all-to-alls as well and covers `moe_act` and
-    `shared_experts`. `attention` and `ffn` are the layer's blocks, `core` its attention core.
-    """
-    wanted = run.recompute_modules
-    extra: Column = 0.0
-    if "per_op" in wanted:
-        extra = extra + run.stack.recompute.per_op_share * (attention.forward + ffn.forward + core.forward)
-    if "core_attn" in wanted:
-        extra = extra + core.forward
-    if "layernorm" in wanted:
-        extra = extra + run.stack.recompute.norm_share * norm_time(run)[0]
-    if "mla_up_proj" in wanted and run.architecture.mla:
-        extra = extra + latent_up(run, run.architecture.mla).forward + rope_time(run)[0]
-    if kind == "dense":
-        return extra + _dense(run, ffn)
-    return extra + _experts(run, ffn, dispatch)
+COVERED = {"moe": ("moe_act", "shared_experts"), "mlp": ("mlp_in", "act")}
+"""Modules that another one repeats as well."""
 
 
-def _dense(run: Run, ffn: Block) -> Column:
-    """The modules of a dense FFN."""
-    wanted, width = run.recompute_modules, run.architecture.ffn
-    if "mlp" in wanted:
-        return ffn.forward
-    extra: Column = 0.0
-    if "mlp_in" in wanted:
-        extra = extra + ffn_input(run, width).forward
-    if "act" in wanted:
-        extra = extra + activation_time(run, run.tokens, width / run.tp)[0]
-    return extra
+@dataclass(slots=True)
+class Repeated:
+    """One kind of layer, whose modules can be repeated in the backward pass; each is priced once."""
 
+    run: Run
+    kind: LayerKind
+    attention: Block
+    ffn: Block
+    core: Passes
+    """Of the attention core."""
+    dispatch: Column
+    """Seconds of an all-to-all that show."""
+    known: dict[str, Column] = field(default_factory=dict[str, Column])
 
-def _experts(run: Run, ffn: Block, dispatch: Column) -> Column:
-    """The modules of a MoE block."""
-    wanted, moe = run.recompute_modules, run.architecture.moe
-    if "moe" in wanted:
-        return ffn.forward + 2 * dispatch
-    extra: Column = 0.0
-    if "moe_act" in wanted and moe:
-        extra = extra + expert_activation(run, moe).forward
-    if "shared_experts" in wanted and (shared := shared_block(run)):
-        extra = extra + shared.forward
-    return extra
+    def seconds(self, modules: frozenset[str]) -> Column:
+        """Seconds a micro-batch that recomputing modules adds to the layer: the forward of each again."""
+        covered = {part for whole in modules for part in COVERED.get(whole, ())}
+        total: Column = 0.0
+        for module in sorted(modules - covered):
+            if module not in self.known:
+                self.known[module] = self._forward(module)
+            total = total + self.known[module]
+        return total
+
+    def _forward(self, module: str) -> Column:
+        """Seconds of one module's forward; 0 where the layer has none."""
+        run = self.run
+        if module == "per_op":
+            every = self.attention.forward + self.ffn.forward + self.core.forward
+            return run.stack.recompute.per_op_share * every
+        if module == "core_attn":
+            return self.core.forward
+        if module == "layernorm":
+            return self._norms(separate_norms(run, self.kind))
+        if module == "mla_up_proj":
+            mla = run.architecture.mla
+            return latent_up(run, mla).forward + rope_time(run)[0] if mla else 0.0
+        return self._dense(module) if self.kind == "dense" else self._experts(module)
+
+    def _norms(self, number: int) -> Column:
+        """Seconds of so many norms forward."""
+        every = self.run.stack.recompute.norm_share * norm_time(self.run)[0]
+        return every * number / max(norms_before(self.run), 1)
+
+    def _dense(self, module: str) -> Column:
+        """The modules of a dense FFN."""
+        run, width = self.run, self.run.architecture.ffn
+        if module == "mlp":
+            return self.ffn.forward + self._norms(int(fused_into_ffn(run, self.kind)))
+        if module == "mlp_in":
+            return ffn_input(run, width).forward
+        return activation_time(run, run.tokens, width / run.tp)[0] if module == "act" else 0.0
+
+    def _experts(self, module: str) -> Column:
+        """The modules of a MoE block; `moe` repeats both all-to-alls as well."""
+        run, moe = self.run, self.run.architecture.moe
+        if module == "moe":
+            return self.ffn.forward + 2 * self.dispatch
+        if module == "moe_act" and moe:
+            return expert_activation(run, moe).forward
+        shared = shared_block(run) if module == "shared_experts" else None
+        return shared.forward if shared else 0.0

@@ -297,6 +297,8 @@ class Recompute(Part):
     """Share of a layer's forward that per-operator selective checkpointing (torchtitan) repeats."""
     norm_share: NonNegativeFloat
     """Share of `Elementwise.norm_forward` that is the norms themselves (the rest is residual adds)."""
+    fused_norms: bool = False
+    """Norms are fused into the linears behind them (`costmodel.norms`)."""
 
 
 class Scale(Part):

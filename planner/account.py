@@ -8,8 +8,9 @@ from costmodel.estimate import Estimate as Prediction
 from planner.answer import GIB, days_and_dollars, predicted
 from planner.instance import Instance
 from planner.keybook import KeyBook
-from planner.narrowing import ZERO_SCOPES
+from planner.narrowing import ZERO_SCOPES, set_name
 from planner.search import Plan
+from planner.space.recompute import HIDDEN, HIDDEN_SELECTIVE, SELECTIVE, modules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,29 @@ def by_money(instance: Instance) -> bool:
 
 def mode_of(plan: Plan) -> str:
     """The recompute mode as a launch file would name it."""
-    if plan.of("selective"):
+    if plan.of("family") in (SELECTIVE, HIDDEN_SELECTIVE):
         return "selective"
     return "full" if any(plan.stages.recomputed) else "none"
+
+
+def modules_word(instance: Instance, plan: Plan) -> str:
+    """Modules that are recomputed in every layer, as one word; nothing where none are."""
+    return set_name(modules_of(instance.framework, plan.of("variant")))
+
+
+def overlapped(plan: Plan) -> bool:
+    """Whether the experts' traffic is hidden behind compute."""
+    return plan.of("family") >= HIDDEN
+
+
+def switch(on: bool) -> str:
+    """A switch as people say it."""
+    return "on" if on else "off"
+
+
+def overlap_word(plan: Plan) -> str:
+    """Whether the experts' traffic overlaps, in a word."""
+    return switch(overlapped(plan))
 
 
 def scope_of(plan: Plan) -> str:

@@ -24,13 +24,8 @@ from planner.search import Plan, Table, goal_of
 from planner.search.rows import memory_limit, plain_plan
 from planner.space.columns import NODE, Candidates
 from planner.space.layouts import expand
-from planner.space.values import (
-    context_parallel_sizes,
-    divisors,
-    powers_of_two,
-    recompute_families,
-    tensor_parallel_sizes,
-)
+from planner.space.recompute import HIDDEN_SELECTIVE, SELECTIVE, recompute_families
+from planner.space.values import context_parallel_sizes, divisors, powers_of_two, tensor_parallel_sizes
 from planner.variants import best_plan, decided, fixed
 
 RANKS = ("tp", "cp", "pp")
@@ -112,7 +107,7 @@ def alone(instance: Instance, mine: Account, change: dict[str, Any]) -> Alone | 
         return None
     free = replace(instance, limits=replace(instance.limits, deadline=None, budget=None))
     # Recompute is free to follow unless it is what was asked about: it is what makes a layout fit.
-    left = ("gpu", "global_batch", *(() if "recompute" in change else ("recompute",)))
+    left = ("gpu", "global_batch", *(() if "recompute" in change else ("recompute", "recompute_modules")))
     if mine.plan.of("zero_scope") == NODE and "zero_scope" not in change:
         left += ("zero_scope",)  # free to follow where ranks do not fill nodes any more
     narrow = fixed(free, {name: new[name] for name in new if name not in left})
@@ -151,7 +146,7 @@ def plain_memory(narrow: Instance) -> Plain | None:
     table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
     figures = evaluate(table.book, rows)
     kept, again = figures.plain_memory / GIB, figures.recomputed_memory / GIB
-    whole = np.where(rows.selective == 1, np.inf, kept)
+    whole = np.where(np.isin(rows.family, (SELECTIVE, HIDDEN_SELECTIVE)), np.inf, kept)
     which = int(np.argmin(whole if np.isfinite(whole).any() else np.minimum(kept, again)))
     plain = bool(np.isfinite(kept[which]))
     plan = plain_plan(table.book, rows.take(np.array([which])), recomputes=not plain)
@@ -243,7 +238,7 @@ def rows_of(narrow: Instance) -> Candidates:
     table = Table.of(free, goal_of(free), recompute_families(free))
     table.list_pipelines(np.arange(len(table.book.keys)))
     table.open(np.arange(len(table.pipelines)), np.inf)
-    return expand(free, table.groups.rows)
+    return expand(free, table.book.specific(table.groups.rows))
 
 
 def head(change: dict[str, Any], followed: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from planner.outlook import TB, Outlook
 from planner.requirements import QUANTITIES
 from planner.search.rows import Plan
 from planner.site import Site
-from planner.space.values import selective_modules
+from planner.space.recompute import HIDDEN, modules_of
 from planner.sureness import band_of_plan, memory_risk, probabilities
 
 GIB = 2**30
@@ -39,7 +39,7 @@ Used = dict[str, tuple[float | None, float, str]]
 
 def run_of_plan(instance: Instance, plan: Plan) -> Run:
     """The cost model's noun for one plan."""
-    return run_of_rows(instance, plan.of("pool"), plan.of("family"), plan.row).take(0)
+    return run_of_rows(instance, plan.of("pool"), plan.of("variant"), plan.row).take(0)
 
 
 def predicted(instance: Instance, plan: Plan) -> Prediction:
@@ -117,7 +117,7 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
     value: dict[str, Any] = {
         name: int(getattr(row, name)[0]) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")
     }
-    pool, selective = instance.pools[int(row.pool[0])], bool(row.selective[0])
+    pool, modules = instance.pools[int(row.pool[0])], modules_of(instance.framework, int(row.variant[0]))
     m, micro_batch, gpus = int(row.m_high[0]), int(row.micro_batch[0]), int(row.num_gpus[0])
     return solution.Decisions(
         gpu=pool.gpu.name,
@@ -126,10 +126,9 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
         micro_batch=micro_batch,
         num_microbatches=m,
         global_batch=m * micro_batch * value["dp"],
-        recompute="selective" if selective else "full" if any(plan.stages.recomputed) else "none",
-        recompute_modules=tuple(sorted(selective_modules(instance.architecture, instance.framework)))
-        if selective
-        else (),
+        recompute="selective" if modules else "full" if any(plan.stages.recomputed) else "none",
+        recompute_modules=tuple(sorted(modules)),
+        ep_overlap=int(row.family[0]) >= HIDDEN,
         precision=pool.precision,
         zero_scope=ZERO_SCOPES[int(row.zero_scope[0])],
         sequence_parallel=value["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,

@@ -11,7 +11,7 @@ from planner.explanation import BreakEven
 from planner.instance import Instance
 from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 from planner.variants import best_plan, objective_value, only, with_limits, with_pool
 
 ROUNDS = 40

@@ -18,7 +18,8 @@ from costmodel.pipeline import plain_layers, stage_split
 from costmodel.stage import StageRates, StageSplit, stage_memory
 from costmodel.step import step_time
 from planner.keybook import KeyBook
-from planner.space.columns import ALL, SOME, Candidates, families
+from planner.space.columns import Candidates, families
+from planner.space.recompute import ALL, SOME
 
 Array = NDArray[Any]
 BLOCK = 1 << 13
@@ -144,11 +145,11 @@ def fully_recomputed(split: StageSplit) -> StageSplit:
 def evaluate(book: KeyBook, candidates: Candidates) -> Figures:
     """Figures of all rows, in blocks."""
     columns = {f.name: np.full(len(candidates), np.inf) for f in fields(Figures)}
-    for pool, family, rows in families(candidates):
+    for pool, family, variant, rows in families(candidates):
         for start in range(0, len(rows), BLOCK):
             at = rows[start : start + BLOCK]
             of = candidates.take(at)
-            figures = plain_figures(book, of, family, book.rates(of, pool, family))
+            figures = plain_figures(book, of, family, book.rates(of, pool, variant))
             for f in fields(Figures):
                 columns[f.name][at] = getattr(figures, f.name)
     return Figures(**columns)

@@ -11,7 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
-from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of, scope_of
+from planner.account import (
+    Account,
+    by_money,
+    changes,
+    driver_of,
+    effect_of,
+    mode_of,
+    modules_word,
+    overlap_word,
+    overlapped,
+    scope_of,
+    switch,
+)
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook, one_microbatch_count
@@ -22,7 +34,14 @@ from planner.search.goal import differs, in_families
 from planner.solution import Reason
 from planner.space.columns import NODE, LayerKeys, Pipelines
 from planner.space.layouts import chunk_counts
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.recompute import (
+    modules_of,
+    offered_sets,
+    overlaps,
+    recompute_families,
+    recompute_modes,
+    variants,
+)
 from planner.stages import StagePlan
 
 Array = NDArray[Any]
@@ -58,6 +77,23 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
     mode = mode_of(plan)
     if modes - {mode}:
         yield Question("recompute", mode, mode_of, in_families(recompute_families(instance, modes - {mode})))
+    sets = offered_sets(instance)
+    if mode == "selective" and len(sets) > 1:
+        some = recompute_families(instance, frozenset({mode}))
+        value = partial(modules_word, instance)
+        mask = in_families(some, other_modules(instance, plan))
+        yield Question("recompute_modules", value(plan), value, mask)
+    if plan.of("ep") > 1 and len(overlaps(instance)) > 1:
+        others = recompute_families(instance, hidden=(not overlapped(plan),))
+        yield Question("ep_overlap", switch(overlapped(plan)), overlap_word, in_families(others))
+
+
+def other_modules(instance: Instance, plan: Plan) -> Mask:
+    """Lets through rows that recompute other modules than a plan, whatever overlaps, and open variants."""
+    mine = modules_of(instance.framework, plan.of("variant"))
+    every = variants(instance.framework)
+    same = [number for number, each in enumerate(every) if each.modules == mine]
+    return lambda rows: ~np.isin(rows.variant, same)
 
 
 def precision_of(instance: Instance, plan: Plan) -> str:

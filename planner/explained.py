@@ -23,7 +23,7 @@ from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solution import Conflict, Reason, Solution
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.recompute import recompute_families, recompute_modes
 from planner.variants import best_plan, decided, holds, with_limits
 from planner.what_if import changed, hardware_changes
 from planner.why import answered, parse_question

@@ -24,7 +24,8 @@ from planner.search.ledger import Ledger
 from planner.search.table import Table
 from planner.solution import SCHEMA_VERSION, Conflict, Plan, Provenance, Report, Status
 from planner.solve import checked
-from planner.space.values import lattice_size, recompute_families
+from planner.space.recompute import recompute_families
+from planner.space.values import lattice_size
 
 Axis = Literal["gpus", "energy", "carbon", "headroom"]
 NAMES: dict[Axis, str] = {

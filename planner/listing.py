@@ -23,9 +23,18 @@ from planner.keybook import KeyBook
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Table, goal_of
 from planner.search.rows import memory_limits
-from planner.space.columns import ALL, NONE, SELECTIVE, SOME, Candidates, Groups
+from planner.space.columns import Candidates, Groups
 from planner.space.layouts import expand
-from planner.space.values import recompute_families, selective_modules
+from planner.space.recompute import (
+    ALL,
+    HIDDEN_NONE,
+    HIDDEN_SELECTIVE,
+    NONE,
+    SELECTIVE,
+    SOME,
+    recompute_families,
+    variants,
+)
 
 Array = NDArray[Any]
 GIB = 2**30
@@ -61,7 +70,7 @@ def listed(instance: Instance) -> Iterator[Listed]:
     book = KeyBook.of(instance, recompute_families(instance))
     for some in promising_groups(instance):
         for start in range(0, len(some), GROUPS):
-            rows = expand(instance, some.take(slice(start, start + GROUPS)))
+            rows = expand(instance, book.specific(some.take(slice(start, start + GROUPS))))
             for of in by_microbatches(book, rows):
                 yield from satisfying(book, of)
 
@@ -110,8 +119,8 @@ def satisfying(book: KeyBook, rows: Candidates) -> Iterator[Listed]:
     """The rows of each recompute mode that is allowed and with which they are within the limits."""
     figures, instance = evaluate(book, rows), book.instance
     modes = {
-        "none": ((SOME, NONE), figures.plain, figures.plain_memory),
-        "selective": ((SELECTIVE,), figures.plain, figures.plain_memory),
+        "none": ((SOME, NONE, HIDDEN_NONE), figures.plain, figures.plain_memory),
+        "selective": ((SELECTIVE, HIDDEN_SELECTIVE), figures.plain, figures.plain_memory),
         "full": ((SOME, ALL), figures.recomputed, figures.recomputed_memory),
     }
     room = memory_limits(instance, rows.pool)
@@ -140,11 +149,10 @@ def best_records(instance: Instance, number: int) -> list[dict[str, Any]]:
 
 def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
     """One mapping a candidate, its decisions named as those of a solution's plan."""
-    hidden = ("pool", "family", "key", "pipeline", "filled", "m_low", "m_high")
+    hidden = ("pool", "family", "variant", "modes", "key", "pipeline", "filled", "m_low", "m_high")
     decided = [f.name for f in fields(Candidates) if f.name not in hidden]
     columns = {name: getattr(of.rows, name).tolist() for name in decided}
-    named = selective_modules(instance.architecture, instance.framework)
-    modules = sorted(named) if of.recompute == "selective" else []
+    variants_of = [variants(instance.framework)[each] for each in of.rows.variant.tolist()]
     gpus, micro_batches, pools = of.rows.num_gpus.tolist(), of.rows.m_high.tolist(), of.rows.pool.tolist()
     totals = (of.economy.seconds(of.step), of.economy.dollars(of.step))
     figures = zip(*(column.tolist() for column in (of.step, *totals, of.memory)), strict=True)
@@ -160,8 +168,9 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
             "num_microbatches": micro_batches[i],
             "global_batch": micro_batches[i] * chosen["micro_batch"] * chosen["dp"],
             "recompute": of.recompute,
-            "recompute_modules": modules,
+            "recompute_modules": sorted(variants_of[i].modules),
             "precision": pool.precision,
+            "ep_overlap": variants_of[i].overlapped,
             "sequence_parallel": chosen["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
             "stages": plain_stages(
                 instance.architecture.layers, chosen["pp"], chosen["vpp"], of.recompute == "full"

@@ -14,6 +14,14 @@ from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.quantities import Strict
 
 RECOMPUTE = ("none", "selective", "full")
+Modules = frozenset[str]
+"""Modules that selective recompute repeats in every layer."""
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+"""What Megatron-Core's `--recompute-modules` can name, of what the cost model knows (core 0.16 to 0.20)."""
+COVERS = {"moe": frozenset({"moe_act", "shared_experts"})}
+"""Modules that another one repeats as well."""
+OPERATIONS = "per_op"
+"""The choice by operation of frameworks that recompute so."""
 PRECISIONS = ("bf16", "fp8")
 ZERO_SCOPES = ("full", "node")
 """Ranks that share states under ZeRO: all that hold the same weights, or those of one NVLink domain."""
@@ -63,6 +71,30 @@ def _stack(value: Any) -> Any:
     return one_of(stack_names())(value)
 
 
+def set_name(modules: Modules) -> str:
+    """Modules as one word: layernorm+mlp."""
+    return "+".join(sorted(modules))
+
+
+def module_set(value: Any) -> str:
+    """Reads `layernorm+mlp`, in any order. Raises Refused."""
+    accepted = f"modules joined by +, such as layernorm+mlp; there are {', '.join((*MODULES, OPERATIONS))}"
+    if not isinstance(value, str) or not value.strip():
+        raise Refused(f"found {shown(value)}", accepted)
+    names = [name.strip() for name in value.split("+")]
+    for name in names:
+        if name not in (*MODULES, OPERATIONS):
+            raise Refused(f"found {shown(name)}", accepted, nearest(name, (*MODULES, OPERATIONS)))
+    for whole, parts in COVERS.items():
+        if whole in names and (double := parts & set(names)):
+            raise Refused(
+                f"found {shown(value)}", f"{whole} without {', '.join(sorted(double))}, which it covers"
+            )
+    if OPERATIONS in names and len(set(names)) > 1:
+        raise Refused(f"found {shown(value)}", f"{OPERATIONS} alone: the framework chooses by operation")
+    return set_name(frozenset(names))
+
+
 def _sizes(schema: dict[str, Any]) -> Any:
     return WithJsonSchema({"anyOf": [schema, {"type": "array", "items": schema}]})
 
@@ -74,6 +106,7 @@ ZeroStages = Annotated[tuple[int, ...], BeforeValidator(choices(_zero)), _sizes(
 Recompute = Annotated[
     tuple[str, ...], BeforeValidator(choices(one_of(RECOMPUTE))), _sizes({"enum": list(RECOMPUTE)})
 ]
+ModuleSets = Annotated[tuple[str, ...], BeforeValidator(choices(module_set)), _sizes({"type": "string"})]
 ZeroScopes = Annotated[
     tuple[str, ...], BeforeValidator(choices(one_of(ZERO_SCOPES))), _sizes({"enum": list(ZERO_SCOPES)})
 ]
@@ -109,6 +142,9 @@ class Search(Strict):
     """Ranks that share states: full (all that hold the same weights), node (those in one NVLink domain)."""
     recompute: Recompute | None = None
     """none, selective (by module), full."""
+    recompute_modules: ModuleSets | None = None
+    """Sets of modules that selective recompute may repeat in every layer, such as layernorm+moe_act; unless
+    given, every set of those that free at least 1 % of what a layer keeps."""
     framework: Annotated[Framework, BeforeValidator(one_of((*FRAMEWORKS, ANY)))] = "megatron"
     """Only plans that this framework can launch, so that each can be exported to it; `any` removes none."""
     stack: Annotated[str | None, BeforeValidator(_stack)] = Field(default=None)
@@ -154,6 +190,7 @@ class Search(Strict):
             "zero",
             "zero_scope",
             "recompute",
+            "recompute_modules",
         )
         return {name: values for name in names if (values := getattr(self, name)) is not None}
 

@@ -9,7 +9,7 @@ from planner.economics import DAY
 from planner.instance import Instance, Limits
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.solution import Nearest
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 HALVINGS = 12
 """Of the bracket around the least share: to 1/4096 of it."""

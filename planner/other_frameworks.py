@@ -9,7 +9,8 @@ from hardware.accelerator import Accelerator
 from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.instance import Instance
 from planner.narrowing import DEFAULT_STACK
-from planner.space.values import layer_keys, recompute_families
+from planner.space.recompute import recompute_families
+from planner.space.values import base_keys
 
 FRAMEWORK = "search.framework"
 """What conflicts call it."""
@@ -30,8 +31,13 @@ def with_framework(instance: Instance, name: str) -> Instance:
 def removes_keys(instance: Instance) -> bool:
     """Whether the framework has less or other software than any: the bounds of layers are its own then."""
     free = with_framework(instance, ANY)
-    sizes = [len(layer_keys(of, recompute_families(of)[:1])) for of in (instance, free)]
-    return free.stack != instance.stack or sizes[0] != sizes[1]
+    return free.stack != instance.stack or number_of_keys(instance) != number_of_keys(free)
+
+
+def number_of_keys(instance: Instance) -> int:
+    """Layer keys of all pools, whatever is recomputed; 0 where nothing may be."""
+    pools = range(len(instance.pools)) if recompute_families(instance) else ()
+    return sum(base_keys(instance, pool).shape[1] for pool in pools)
 
 
 def without_memory_limit(instance: Instance) -> Instance:
@@ -58,6 +64,6 @@ def others(instance: Instance) -> tuple[str, ...]:
 def unlaunchable(instance: Instance) -> tuple[str, str] | None:
     """The framework as the reason why there is no layout at all, if there is one without it."""
     free = with_framework(instance, ANY)
-    if instance.framework == ANY or not len(layer_keys(free, recompute_families(free))):
+    if instance.framework == ANY or not number_of_keys(free):
         return None
     return FRAMEWORK, f"{instance.framework} cannot launch it"

@@ -20,7 +20,8 @@ from planner.same_job import goes_on
 from planner.search import Effort
 from planner.search.ledger import Ledger
 from planner.solution import Conflict, PhasedRun, PhasePlan, Relaxation, Slack, Solution
-from planner.space.values import lattice_size, recompute_families
+from planner.space.recompute import recompute_families
+from planner.space.values import lattice_size
 from planner.together import Together, Whole
 from planner.validate import violations
 from planner.validate_phases import wrong_together

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.account import mode_of, scope_of
+from planner.account import mode_of, modules_word, scope_of
 from planner.instance import Instance
 from planner.search import Plan
 
@@ -14,6 +14,7 @@ NAMES = {
     "zero": "ZeRO",
     "zero_scope": "ZeRO scope",
     "recompute": "recompute",
+    "recompute_modules": "recomputed modules",
     "gpu": "GPU type",
     "precision": "precision",
     "stages": "stages",
@@ -62,6 +63,9 @@ def other_decisions(instance: Instance, plan: Plan, other: Plan, decision: str) 
         changed.append(f"{label('zero_scope')} {scope_of(other)}")
     if decision != "recompute" and mode_of(other) != mode_of(plan):
         changed.append(f"recompute {mode_of(other)}")
+    modules = modules_word(instance, other)
+    if decision != "recompute_modules" and modules not in ("", modules_word(instance, plan)):
+        changed.append(f"{label('recompute_modules')} {modules}")
     first, second = (instance.pools[each.of("pool")] for each in (plan, other))
     if decision != "precision" and first.precision != second.precision:
         changed.append(second.precision.upper())

@@ -29,7 +29,7 @@ from planner.search.rows import memory_limits
 from planner.solution import Conflict, Relaxation
 from planner.space.columns import LayerKeys
 from planner.space.layouts import expand
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.recompute import recompute_families, recompute_modes
 from planner.variants import only
 
 Array = NDArray[Any]
@@ -69,8 +69,8 @@ def cheapest(
 def every_family(instance: Instance) -> tuple[int, ...]:
     """The recompute families that cover the allowed modes, and those that cover a part of them."""
     modes = recompute_modes(instance)
-    alone = (recompute_families(instance, frozenset({mode})) for mode in sorted(modes))
-    parts = [recompute_families(instance), *alone]
+    parts = [recompute_families(instance)]
+    parts += [recompute_families(instance, frozenset({mode})) for mode in sorted(modes)]
     return tuple(sorted({family for part in parts for family in part}))
 
 
@@ -189,7 +189,7 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     order = np.argsort(rows.micro_batch[index], kind="stable")
     table.open(index[order][:PROBED], np.inf)
     groups = table.groups.rows
-    groups = groups.take(np.flatnonzero(chosen(mask, groups)))
+    groups = table.book.specific(groups.take(np.flatnonzero(chosen(mask, groups))))
     candidates = expand(instance, groups.take(slice(PROBED)))
     if not len(groups) or not chosen(mask, candidates).any():
         return "search", "the batch, the layers and the pools leave no other value"

@@ -21,7 +21,7 @@ from planner.running import Running, losses_of, save_seconds
 from planner.search import Plan, priced
 from planner.search.rows import fits
 
-SAME = ("pool", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero", "zero_scope", "selective")
+SAME = ("pool", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero", "zero_scope", "variant")
 """Decisions that a job keeps to its end."""
 Job = tuple[Instance, Plan]
 """A phase and its plan."""

@@ -18,12 +18,16 @@ from planner.instance import Limits
 from planner.same_job import may_go_on, most_change, own_seconds
 from planner.search import Plan
 from planner.space.columns import Candidates, LayerKeys
+from planner.space.recompute import OPEN
 
 if TYPE_CHECKING:
     from planner.together import Place, Together
 
 Array = NDArray[Any]
-COLUMNS = ("pool", "family", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "zero_scope", "dp", "vpp")
+COLUMNS = (
+    "pool", "family", "variant", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "zero_scope", "dp",
+    "vpp",
+)  # fmt: skip
 MOST_LAYOUTS = 32
 """Layouts that are looked at for a pair of phases; if there are more, the proof keeps a gap."""
 
@@ -99,7 +103,9 @@ def only_layout(plan: Plan) -> Callable[[LayerKeys], Array | bool]:
         same = np.ones(len(rows), dtype=bool)
         for name in COLUMNS:
             if hasattr(rows, name):
-                same &= getattr(rows, name) == plan.of(name)
+                column = getattr(rows, name)
+                # A variant that is still open may become the plan's.
+                same &= (column == plan.of(name)) | (name == "variant") & (column == OPEN)
         return same
 
     return mask

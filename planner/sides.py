@@ -24,8 +24,8 @@ TREES = (".json", ".yaml", ".yml")
 """Endings of files that may hold a solution."""
 SINGLE = (
     "gpu", "num_gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
-    "global_batch", "zero", "zero_scope", "recompute", "precision",
-    "sequence_parallel",
+    "global_batch", "zero", "zero_scope", "recompute",
+    "precision", "sequence_parallel",
 )  # fmt: skip
 
 

@@ -100,15 +100,22 @@ class Decisions(Report):
     """Ranks that share the states of ZeRO: all that hold the same weights, or those in one NVLink domain."""
     recompute: Literal["none", "selective", "full"]
     recompute_modules: tuple[str, ...] = ()
-    """Modules that selective recompute covers."""
+    """Modules that selective recompute repeats in every layer."""
     precision: str
     sequence_parallel: bool
+    ep_overlap: bool = False
+    """The experts' all-to-all runs behind the compute of another micro-batch."""
     stages: tuple[Stage, ...]
     """One entry a pipeline rank, in order. Of replicas on two pools that of the fuller and slower one."""
     mixed: Literal["stages", "replicas"] | None = None
     """What lies on different GPU types: pipeline stages, or whole replicas. None: there is one type."""
     parts: tuple[PoolPart, ...] = ()
     """Of a mixed plan, one entry a pool; of stages, the first pool holds the first ranks."""
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """What selective recompute repeats in every layer."""
+        return frozenset(self.recompute_modules)
 
     @property
     def machines(self) -> str:

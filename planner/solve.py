@@ -19,7 +19,8 @@ from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.search.ledger import Ledger
 from planner.solution import Proof, RunnerUp, Solution
-from planner.space.values import lattice_size, recompute_families
+from planner.space.recompute import recompute_families
+from planner.space.values import lattice_size
 from planner.validate import violations
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ def band_of_plan(instance: Instance, plan: Plan) -> Band | None:
     """The band of the plan's step time; an agreed MFU is no prediction and has none."""
     if instance.assume_mfu:
         return None
-    return band_of(run_of_rows(instance, plan.of("pool"), plan.of("family"), plan.row).take(0))
+    return band_of(run_of_rows(instance, plan.of("pool"), plan.of("variant"), plan.row).take(0))
 
 
 def probabilities(instance: Instance, plan: Plan) -> dict[str, float]:
@@ -40,5 +40,5 @@ def probabilities(instance: Instance, plan: Plan) -> dict[str, float]:
 
 def memory_risk(instance: Instance, plan: Plan, of: Prediction) -> MemoryRisk:
     """That the plan runs out of memory."""
-    run = run_of_rows(instance, plan.of("pool"), plan.of("family"), plan.row).take(0)
+    run = run_of_rows(instance, plan.of("pool"), plan.of("variant"), plan.row).take(0)
     return risk_of(run, plan.stages.layers, plan.stages.recomputed, float(of.memory.total))

@@ -27,7 +27,7 @@ from planner.search.goal import in_families
 from planner.search.pipelines import PipelineTable
 from planner.sharing import shared_layouts
 from planner.space.columns import LayerKeys
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 Array = NDArray[Any]
 SURE = 1 - 1e-9

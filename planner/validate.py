@@ -14,6 +14,7 @@ from costmodel.run import Run
 from costmodel.stack import load_stack
 from planner.chance import length_quantile, length_spread
 from planner.confidence import band_of
+from planner.narrowing import set_name
 from planner.pool import Pool
 from planner.problem import Problem
 from planner.solution import Decisions, Plan
@@ -123,10 +124,11 @@ def untrue(holds: dict[str, bool]) -> list[str]:
 
 def _narrowing(problem: Problem, d: Decisions) -> list[str]:
     allowed = problem.search.allowed
+    found = {name: getattr(d, name) for name in allowed} | {"recompute_modules": set_name(d.modules)}
     return [
-        f"{name} {getattr(d, name)} is not among {', '.join(map(str, values))}"
+        f"{name} {found[name]} is not among {', '.join(map(str, values))}"
         for name, values in allowed.items()
-        if getattr(d, name) not in values
+        if found[name] not in values and (name != "recompute_modules" or d.recompute == "selective")
     ]
 
 
@@ -162,7 +164,7 @@ def described_run(problem: Problem, pool: Pool, d: Decisions) -> Run:
         stack=calibrated_stack(load_stack(problem.search.profile), pool.accelerator),
         seq_len=problem.training.seq_len,
         precision=d.precision,
-        recompute_modules=frozenset(d.recompute_modules),
+        recompute_modules=d.modules,
         **{name: getattr(d, name) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")},
         micro_batch=d.micro_batch,
         num_microbatches=d.num_microbatches,

@@ -14,7 +14,7 @@ from planner.instance import Instance, Narrowing, Pool
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Plan, Table, best, goal_of
 from planner.search.rows import fits
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 
 def best_plan(instance: Instance, reach: float = np.inf) -> Plan | None:
@@ -88,6 +88,8 @@ def fixed(instance: Instance, decisions: Mapping[str, Any]) -> Instance:
             pools = [pool for pool in pools if pool.gpu.name == value]
         elif name == "precision":
             pools = [pool for pool in pools if pool.precision == value]
+        elif name == "recompute_modules":
+            allowed |= {name: (value,), "recompute": ("selective",)} if value else {}
         elif name not in ("num_gpus", "global_batch"):
             allowed[name] = (value,)
     # What is fixed is no longer required otherwise.
@@ -113,7 +115,7 @@ def on_gpus(instance: Instance, number: int) -> list[Pool]:
 
 def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
     """Decisions of a plan by name, those of a launch file that are single values."""
-    from planner.account import mode_of
+    from planner.account import mode_of, modules_word
 
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero")
     row: dict[str, Any] = {name: plan.of(name) for name in names}
@@ -127,6 +129,7 @@ def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
         "num_microbatches": m,
         "global_batch": m * row["micro_batch"] * row["dp"],
         "recompute": mode_of(plan),
+        "recompute_modules": modules_word(instance, plan),
     }
 
 

@@ -12,18 +12,14 @@ from planner.alone import CHANGED, alone, changed
 from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
 from planner.instance import Instance
-from planner.narrowing import RECOMPUTE, ZERO_SCOPES
+from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import change_words, label, part_name, part_words
 from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
 from planner.space.layouts import chunk_counts
-from planner.space.values import (
-    context_parallel_sizes,
-    divisors,
-    recompute_families,
-    tensor_parallel_sizes,
-)
+from planner.space.recompute import module_sets, recompute_families
+from planner.space.values import context_parallel_sizes, divisors, tensor_parallel_sizes
 from planner.variants import best_plan, decided, fixed
 
 OTHER_NAMES = {
@@ -36,7 +32,8 @@ OTHER_NAMES = {
 }
 NAMES = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
-    "global_batch", "zero", "zero_scope", "recompute", "precision",
+    "global_batch", "zero", "zero_scope", "recompute", "recompute_modules",
+    "precision",
 )  # fmt: skip
 WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES}
 SHOWN = 24
@@ -68,7 +65,9 @@ def parse_question(text: str, instance: Instance) -> dict[str, Any]:
 def read_value(instance: Instance, name: str, text: str) -> Any:
     """A value of a decision. Raises InvalidInput."""
     known = accepted_values(instance, name)
-    if name in ("gpu", "recompute", "zero_scope", "precision"):
+    if name == "recompute_modules":
+        text = "+".join(sorted(part.strip() for part in text.split("+")))
+    if name in ("gpu", "recompute", "recompute_modules", "zero_scope", "precision"):
         by_lower = {str(each).lower(): each for each in known}
         if text.lower() in by_lower:
             return by_lower[text.lower()]
@@ -92,6 +91,8 @@ def accepted_values(instance: Instance, name: str) -> Any:
         return list(WORDS[name])
     if name == "precision":
         return list(instance.precisions)
+    if name == "recompute_modules":
+        return [set_name(modules) for modules in module_sets(instance.framework)]
     if name == "num_gpus":
         return sorted(
             {n * p.fabric.gpus_per_node for p in pools for n in range(p.min_nodes, p.max_nodes + 1)}
@@ -176,7 +177,7 @@ def with_plan(
     theirs = Account.within(narrow, other)
     effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
     here, there = decided(instance, mine.plan), decided(narrow, other)
-    rest = [f"{label(k)} {v}" for k, v in there.items() if v != here[k] and k not in question]
+    rest = [f"{label(k)} {v}" for k, v in there.items() if v not in ("", here[k]) and k not in question]
     also = f" (and {', '.join(rest)})" if rest else ""
     same = just is not None and not rest_of(just, there)
     text = (

@@ -36,7 +36,7 @@ from planner.problem import load_problem
 from planner.resolve import instance_of
 from planner.space.columns import Candidates, families
 from planner.space.layouts import expand
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 AIM = 1e6
 RUNS_AIM = 10

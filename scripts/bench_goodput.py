@@ -22,7 +22,7 @@ from planner.problem import Problem, load_problem
 from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
 from planner.search.goal import in_families
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 ROOT = Path(__file__).parent.parent
 AIM = 1.2

@@ -99,7 +99,8 @@ def search(case: Case) -> Figures:
     from planner.resolve import instance_of
     from planner.search import Effort, Table, best, goal_of
     from planner.search.ledger import Ledger
-    from planner.space.values import lattice_size, recompute_families
+    from planner.space.recompute import recompute_families
+    from planner.space.values import lattice_size
 
     instance, effort = instance_of(case.problem()), Effort()
     families = recompute_families(instance)

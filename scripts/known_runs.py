@@ -17,6 +17,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from costmodel.architecture import Architecture
 from planner import answer
 from planner.comparison import Side
 from planner.narrowing import Search
@@ -25,7 +26,7 @@ from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
 from planner.sides import described
 from planner.solution import Decisions, Stage
-from planner.space.values import recompute_families, selective_modules
+from planner.space.recompute import recompute_families
 from planner.validate import layout_faults, predicted_of
 
 DATA = Path(__file__).resolve().parents[1] / "validation" / "known_plans.yaml"
@@ -91,7 +92,7 @@ def decisions(problem: Problem, written: dict[str, Any]) -> Decisions:
         chunks: dict[str, Any] = {"chunks": mine, "recomputed_chunks": again} if of["vpp"] > 1 else {}
         stages.append(Stage(layers=sum(mine), recomputed_layers=sum(again), **chunks))
     num_gpus = of["tp"] * of["cp"] * pp * of["dp"]
-    modules = selective_modules(problem.model.architecture) if of["recompute"] == "selective" else ()
+    modules = usual_modules(problem.model.architecture) if of["recompute"] == "selective" else ()
     return Decisions(
         gpu=pool.accelerator.name,
         num_gpus=num_gpus,
@@ -103,6 +104,13 @@ def decisions(problem: Problem, written: dict[str, Any]) -> Decisions:
         stages=tuple(stages),
         **of,
     )
+
+
+def usual_modules(architecture: Architecture) -> tuple[str, ...]:
+    """What a published "selective" stands for where it names no modules: those that save much for little."""
+    if architecture.moe is None:
+        return ("mlp",)
+    return ("layernorm", "moe_act", *(("mla_up_proj",) if architecture.mla else ()))
 
 
 def side(problem: Problem, d: Decisions, name: str) -> Side:

@@ -14,7 +14,7 @@ from planner import economics
 from planner.instance import Instance
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import OutOfTime
-from planner.space.values import recompute_families, recompute_modes
+from planner.space.recompute import recompute_families, recompute_modes
 
 SAME = 1e-6
 """A solver's gap tells apart what differs by more."""

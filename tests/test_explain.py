@@ -34,7 +34,7 @@ from planner.resolve import instance_of
 from planner.search import Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solve import solve
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 from planner.validate import violations
 from planner.variants import (
     best_plan,

@@ -32,7 +32,8 @@ from planner.search.goal import in_families
 from planner.search.physics import counts_of, physics_of, widest, with_counts
 from planner.search.reuse import Evaluation
 from planner.solve import solve
-from planner.space.values import layer_keys, recompute_families
+from planner.space.recompute import recompute_families
+from planner.space.values import layer_keys
 from planner.validate import violations
 from planner.variants import best_plan, fixed, objective_value
 from planner.what_if import hardware_changes

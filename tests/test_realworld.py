@@ -34,7 +34,7 @@ from planner.search import Effort, Plan, Table, best, goal_of
 from planner.site import site_of
 from planner.solution import Estimate, Solution
 from planner.solve import solve
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 from planner.stages import BYTES
 from planner.storage import Storage
 from planner.together import Together, place_of

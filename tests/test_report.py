@@ -31,7 +31,7 @@ from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
 from planner.solution import Solution
 from planner.solve import solve
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 MIB = 2**20
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

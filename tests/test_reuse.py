@@ -17,7 +17,7 @@ from planner.search.ledger import Ledger
 from planner.search.physics import counts_of, physics_of, widest, with_counts
 from planner.search.reuse import Evaluation, first_batches
 from planner.space.counting import Counter
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 SAME = 2e-7
 """Assignments closer than this are the same to the solver."""

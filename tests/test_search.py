@@ -25,7 +25,7 @@ from planner.instance import Instance, Limits, Narrowing, Pool
 from planner.relax import every_family
 from planner.search import Effort, Plan, Table, best, best_each, goal_of
 from planner.search.goal import differs, in_families
-from planner.space.values import recompute_modes
+from planner.space.recompute import recompute_modes
 
 Make = Callable[[Random], Instance]
 seeds = st.integers(0, 1 << 20)

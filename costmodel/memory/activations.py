@@ -11,6 +11,7 @@ from costmodel.memory.elements import BF16, split_tokens
 from costmodel.memory.ffn import dense_bytes, moe_bytes, routed_tokens
 from costmodel.memory.profile import is_low_precision
 from costmodel.memory.shape import per_layer
+from costmodel.norms import fused_into_ffn, norms_before, separate_norms
 from costmodel.parameters import mtp_kind
 from costmodel.run import Column, Run
 from costmodel.stage import Array, PerLayer
@@ -70,7 +71,7 @@ def layer_bytes(run: Run, kind: LayerKind) -> Column:
 
     Dense, BF16, gated, flash: b*S/cp * (8d + 4d_q + 4d_kv + 6d_ff + 4h)/tp with sequence parallelism.
     """
-    shared = residual_bytes(run) + norm_output_bytes(run) + attention_bytes(run) + _extra(run)
+    shared = residual_bytes(run) + norm_output_bytes(run, kind) + attention_bytes(run) + _extra(run)
     kept = shared + (dense_bytes(run) if kind == "dense" else moe_bytes(run))
     return np.minimum(kept, per_op_bytes(run, kind)) if "per_op" in run.recompute_modules else kept
 
@@ -105,19 +106,22 @@ def residual_bytes(run: Run) -> Column:
     return (inputs + masks) * split_tokens(run)
 
 
-def norm_output_bytes(run: Run) -> Column:
+def norm_output_bytes(run: Run, kind: LayerKind) -> Column:
     """GEMM inputs behind the norms before attention and FFN: 2d each, d in FP8.
 
     A router reads its input in BF16, so a MoE layer's second one is not kept in FP8; the difference
-    (d a token) is left out. Recompute of `layernorm` drops them.
+    (d a token) is left out. Recompute of `layernorm` drops those of `separate_norms`, recompute of `mlp` one
+    that is fused into the FFN.
     """
-    a, p = run.architecture, run.stack.memory
-    if "layernorm" in run.recompute_modules:
+    a, p, again = run.architecture, run.stack.memory, run.recompute_modules
+    kept = norms_before(run) - separate_norms(run, kind) * ("layernorm" in again)
+    kept -= fused_into_ffn(run, kind) and "mlp" in again
+    if not kept:
         return 0.0
     low = is_low_precision(run.precision)
     element = min(p.fp8_input_bytes, p.norm_output_bytes) if low else p.norm_output_bytes
     tokens = run.tokens if p.gathered_inputs else split_tokens(run)
-    return min(a.norms_per_layer, 2) * element * a.hidden * tokens
+    return kept * element * a.hidden * tokens
 
 
 def _extra(run: Run) -> Column:

@@ -7,6 +7,7 @@ and ZeRO stage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -52,24 +53,35 @@ class LayerMemory:
 
 def layer_memory(run: Run) -> LayerMemory:
     """Bytes of a layer of each kind and of the ends of the model, a micro-batch."""
-    shape = np.broadcast_shapes(*(np.shape(c) for c in (run.tp, run.cp, run.ep, run.etp, run.micro_batch)))
-
-    def full(value: Column, *more: int) -> Array:
-        return np.broadcast_to(np.asarray(value, dtype=float), (*shape, *more))
-
-    kinds, kept = len(run.architecture.kinds), kept_bytes(run)
     gathered, gathered_experts, gathered_head = gathered_bytes(run)
     return LayerMemory(
-        kept=PerLayer(full(kept.kinds, kinds), full(kept.first), full(kept.last)),
-        checkpoint=full(checkpoint_bytes(run), kinds),
-        working=full(working_bytes(run)),
-        loss=full(loss_bytes(run)),
-        rebuilt=full(rebuilt_bytes(run)),
-        output=full(stage_output_bytes(run)),
-        gathered=full(gathered),
-        gathered_experts=full(gathered_experts),
-        gathered_head=full(gathered_head),
+        kept=_kept(run),
+        checkpoint=_full(run, checkpoint_bytes(run), len(run.architecture.kinds)),
+        working=_full(run, working_bytes(run)),
+        loss=_full(run, loss_bytes(run)),
+        rebuilt=_full(run, rebuilt_bytes(run)),
+        output=_full(run, stage_output_bytes(run)),
+        gathered=_full(run, gathered),
+        gathered_experts=_full(run, gathered_experts),
+        gathered_head=_full(run, gathered_head),
     )
+
+
+def layer_memories(run: Run, sets: Sequence[frozenset[str]]) -> list[LayerMemory]:
+    """The same for each of several sets of modules that are recomputed in every layer, and no layer whole."""
+    usual = layer_memory(run)
+    return [replace(usual, kept=_kept(replace(run, recompute_modules=modules))) for modules in sets]
+
+
+def _kept(run: Run) -> PerLayer:
+    kept, kinds = kept_bytes(run), len(run.architecture.kinds)
+    return PerLayer(_full(run, kept.kinds, kinds), _full(run, kept.first), _full(run, kept.last))
+
+
+def _full(run: Run, value: Column, *more: int) -> Array:
+    """A value for every row of what a layer's bytes depend on."""
+    shape = np.broadcast_shapes(*(np.shape(c) for c in (run.tp, run.cp, run.ep, run.etp, run.micro_batch)))
+    return np.broadcast_to(np.asarray(value, dtype=float), (*shape, *more))
 
 
 def on_stages(run: Run, of: LayerMemory) -> LayerMemory:

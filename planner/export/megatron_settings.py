@@ -7,9 +7,8 @@ from planner.export.layout import full_recompute, pipeline_layout
 from planner.export.megatron_model import Settings, experts, model_settings
 from planner.export.pools import replicas_first
 from planner.export.refusal import CannotExport
+from planner.narrowing import MODULES
 
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
-"""What `--recompute-modules` can name, of the modules the cost model knows (core 0.16 to 0.20)."""
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 BF16_BYTES = 2
 FP8_BYTES = 1

@@ -130,6 +130,12 @@ def recomputes_all_or_none(instance: Instance) -> bool:
     return rules is not None and rules.recompute == "all"
 
 
+def overlaps_experts(framework: str) -> bool:
+    """Whether the framework can hide the experts' all-to-all behind the compute of another micro-batch."""
+    rules = framework_of(framework)
+    return rules is None or rules.expert_overlap
+
+
 def selective_by(framework: str) -> str:
     """What selective recompute names: modules, operations, or none where there is no such mode."""
     rules = framework_of(framework)

@@ -75,6 +75,8 @@ class Framework(Rule):
     """Full recompute of any number of layers by stage, of one number for all stages, or of every layer."""
     selective: Literal["modules", "operations", "none"]
     """What selective recompute can name: modules, its own choice by operation, nothing."""
+    expert_overlap: bool = False
+    """Whether it can hide the experts' all-to-all behind the compute of another micro-batch."""
     sharding: tuple[Sharding, ...] = (
         Sharding(zero=(0,)),
         Sharding(zero=(1, 2, 3), replicas=True),

@@ -15,7 +15,7 @@ from planner.mixed.losses import PairLosses
 from planner.mixed.outlook import PairOutlook, band_of_pair
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.search.rows import memory_limit
-from planner.space.values import selective_modules
+from planner.space.recompute import modules_of
 
 
 def predicted(instance: Instance, plan: MixedPlan) -> MixedEstimate:
@@ -50,7 +50,7 @@ def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solutio
     names = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero", "global_batch")
     shared: dict[str, Any] = {name: getattr(plan, name) for name in names}
     parts = tuple(_part(instance, plan, of, index) for index in (0, 1))
-    modules = sorted(selective_modules(instance.architecture, instance.framework)) if plan.selective else ()
+    modules = sorted(modules_of(instance.framework, plan.variant))
     again = any(plan.stages.recomputed)
     return solution.Decisions(
         gpu=" + ".join(part.gpu for part in parts),
@@ -59,7 +59,7 @@ def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solutio
         vpp=1,
         dp=plan.replicas,
         num_microbatches=plan.num_microbatches[0],
-        recompute="selective" if plan.selective else "full" if again else "none",
+        recompute="selective" if modules else "full" if again else "none",
         recompute_modules=tuple(modules),
         precision=instance.pools[plan.pools[0]].precision,
         sequence_parallel=plan.tp > 1 and instance.stack.tensor_parallel.sequence_parallel,

@@ -15,7 +15,8 @@ from planner.instance import Instance, Pool
 from planner.keybook import KeyBook
 from planner.mixed.bound import favour
 from planner.mixing import Form
-from planner.space.columns import ALL, SELECTIVE, LayerKeys
+from planner.space.columns import LayerKeys, families
+from planner.space.recompute import ALL
 
 Array = NDArray[Any]
 
@@ -102,12 +103,11 @@ def _arranged(instance: Instance, book: KeyBook, form: Form, pools: tuple[int, i
 
 def _parts(book: KeyBook, pool: int, keys: Array) -> Array:
     """(keys, kinds + 2)."""
-    mix, family = LayerMix.of(book.instance.architecture), book.keys.family[keys]
+    mix = LayerMix.of(book.instance.architecture)
     parts = np.zeros((len(keys), len(mix.totals) + 2))
-    for number in np.unique(family).tolist():
-        at = np.flatnonzero(family == number)
-        cost = book.costs[pool, number == SELECTIVE][0].take(book.place[keys[at]])
-        kinds = cost.total + cost.forward if number == ALL else cost.total
+    for _, family, variant, at in families(book.keys.take(keys)):
+        cost = book.costs[pool, variant][0].take(book.place[keys[at]])
+        kinds = cost.total + cost.forward if family == ALL else cost.total
         parts[at, :-2] = mix.totals * kinds
         parts[at, -2], parts[at, -1] = cost.first, cost.last
     return parts

@@ -14,7 +14,7 @@ from planner.mixed.arrangement import Arrangement
 from planner.mixed.bound import SURE, Pace, pace_within_memory, step_of
 from planner.mixed.costs import Around, MixedCosts
 from planner.mixed.layouts import MixedRows
-from planner.space.columns import STAGE_RECOMPUTE
+from planner.space.recompute import stage_recompute
 
 Array = NDArray[Any]
 
@@ -68,7 +68,7 @@ def branches_of(of: Arrangement, open_rows: Branch, family: int) -> list[Branch]
     assert open_rows.costs is not None
     if not len(rows):
         return []
-    (case,) = recompute_cases(STAGE_RECOMPUTE[family], False, layers, rows.pp, np.ones_like(rows.pp))
+    (case,) = recompute_cases(stage_recompute(family), False, layers, rows.pp, np.ones_like(rows.pp))
     mix, full = LayerMix.of(of.instance.architecture), np.stack([rows.pp, rows.pp])
     paces = [pace_within_memory(open_rows.costs, mix, m, case) for m in (full, np.ones_like(full))]
     found = [replace(open_rows, pace=paces[0], filled=np.ones(len(rows), dtype=bool)).fitting()]

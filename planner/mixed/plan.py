@@ -7,9 +7,8 @@ from typing import Any
 
 from costmodel.mixed import Mixed, Part
 from planner.instance import Instance
-from planner.keybook import run_of
 from planner.mixing import Form
-from planner.space.columns import NONE, SELECTIVE
+from planner.space.recompute import run_of, variants
 from planner.stages import StagePlan
 
 
@@ -33,7 +32,8 @@ class MixedPlan:
     """Replicas on each pool; of stages, all of them twice."""
     num_microbatches: tuple[int, int]
     """Of a replica of each pool; of stages, the same twice."""
-    selective: bool
+    variant: int
+    """Modules that are recomputed (`space.recompute`)."""
     stages: StagePlan
     """By pipeline rank."""
     step: float
@@ -72,9 +72,10 @@ def mixed_of(instance: Instance, plan: Any) -> Mixed:
     assert instance.mixing is not None
     names = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero")
     shared: dict[str, Any] = {name: getattr(plan, name) for name in names}
-    family = SELECTIVE if plan.selective else NONE
+    variant = variants(instance.framework)[plan.variant]
+    pools = [instance.pools[pool] for pool in plan.pools]
     parts = [
-        Part(run_of(instance, pool, family, vpp=1, dp=dp, num_microbatches=m, **shared), ranks)
-        for pool, dp, m, ranks in zip(plan.pools, plan.dp, plan.num_microbatches, plan.ranks, strict=True)
+        Part(run_of(instance, pool, variant, vpp=1, dp=dp, num_microbatches=m, **shared), ranks)
+        for pool, dp, m, ranks in zip(pools, plan.dp, plan.num_microbatches, plan.ranks, strict=True)
     ]
     return Mixed((parts[0], parts[1]), instance.mixing.link)

@@ -30,7 +30,7 @@ from planner.mixed.schedules import Schedules
 from planner.mixed.stages import solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 Array = NDArray[Any]
 FIRST_CELLS = 64
@@ -91,8 +91,9 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
-        families = recompute_families(self.instance)
-        book = KeyBook.of(self.instance, families)
+        # Stages of two pools are not interleaved, which hidden traffic needs.
+        families = recompute_families(self.instance, hidden=(False,))
+        book = KeyBook.of(self.instance, families, apart=True)
         every = [Cells.of(each) for each in arrangements(self.instance, book, forms)]
         self.cells = sum(len(cells.left) for cells in every)
         size = FIRST_CELLS

@@ -25,7 +25,8 @@ from planner.search import Effort, Plan, Table
 from planner.search.front import frontier
 from planner.solution import Decisions, Explored
 from planner.solution import Plan as Described
-from planner.space.columns import SELECTIVE, SOME, Candidates
+from planner.space.columns import Candidates
+from planner.space.recompute import family_of, variant_of
 from planner.stages import StagePlan
 
 Array = NDArray[Any]
@@ -84,18 +85,19 @@ class Found:
     """Nothing else could be chosen; else the time ran out before that was known."""
 
 
-def row_of(pool: int, d: Decisions) -> Candidates:
+def row_of(instance: Instance, pool: int, d: Decisions) -> Candidates:
     """A plan's decisions as one row of columns."""
     names = {f.name: getattr(d, f.name, 0) for f in fields(Candidates)}
     names |= {"pool": pool, "m_low": d.num_microbatches, "m_high": d.num_microbatches}
     names["zero_scope"] = ZERO_SCOPES.index(d.zero_scope)
-    names["family"] = SELECTIVE if d.recompute == "selective" else SOME
+    names["variant"] = variant_of(instance.framework, d.modules, d.ep_overlap)
+    names["family"] = family_of(d.modules, d.ep_overlap)
     return Candidates(**{name: np.array([value], dtype=np.int64) for name, value in names.items()})
 
 
 def candidate(instance: Instance, pool: int, plan: Described, exact: bool = True) -> Candidate:
     """A described plan with what it takes."""
-    row, seconds = row_of(pool, plan.decisions), plan.estimate.days * DAY
+    row, seconds = row_of(instance, pool, plan.decisions), plan.estimate.days * DAY
     economy = Economy.of(instance, row)
     metered = {name: getattr(economy, name) for name in ("draw", "emission")}
     return Candidate(

@@ -24,7 +24,7 @@ from planner.report.candidates import Candidate, row_of
 from planner.report.choice import Setting, choose
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.solution import Decisions, End, Swing
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 from planner.stages import StagePlan
 from planner.validate import stage_lists
 from planner.variants import reach_of
@@ -144,7 +144,7 @@ def seconds_of(instance: Instance, candidates: tuple[Candidate, ...], factor: fl
 
 def length(instance: Instance, one: Candidate, step: float) -> float:
     """Seconds of a candidate's run with another time of a step."""
-    economy = Economy.of(instance, row_of(one.pool, one.plan.decisions))
+    economy = Economy.of(instance, row_of(instance, one.pool, one.plan.decisions))
     return float(economy.seconds(np.array([step]))[0])
 
 
@@ -197,7 +197,7 @@ def reach_on(scene: Scene, other: Instance) -> float:
     assert chosen is not None
     one = scene.candidates[chosen]
     layers, recomputed = stage_lists(one.plan.decisions)
-    row = row_of(one.pool, one.plan.decisions)
+    row = row_of(other, one.pool, one.plan.decisions)
     return reach_of(other, Plan(row, StagePlan(tuple(layers), tuple(recomputed)), np.nan, np.nan))
 
 

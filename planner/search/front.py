@@ -17,7 +17,7 @@ from planner.search.goal import Effort, OutOfTime, goal_of
 from planner.search.rows import Plan
 from planner.search.table import GroupTable, RowTable, Table
 from planner.space.columns import LayerKeys
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

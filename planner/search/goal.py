@@ -14,6 +14,7 @@ from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance, Limits, Term
 from planner.space.columns import LayerKeys
+from planner.space.recompute import FAMILIES
 
 Array = NDArray[Any]
 Mask = Callable[[LayerKeys], "Array | bool"]
@@ -91,7 +92,7 @@ def differs(name: str, value: int) -> Mask:
 
 def in_families(families: tuple[int, ...], mask: Mask | None = None) -> Mask:
     """Lets through rows of recompute families that another mask lets through."""
-    member = np.isin(np.arange(4), families)
+    member = np.isin(np.arange(FAMILIES), families)
 
     def both(rows: LayerKeys) -> Array | bool:
         of = member[rows.family]

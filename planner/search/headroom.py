@@ -25,8 +25,7 @@ from planner.search.front import Front, Point, figures, search, undominated
 from planner.search.goal import Effort, goal_of
 from planner.search.rows import Plan, fits
 from planner.search.table import LOOSE, TIGHT, Table
-from planner.space.columns import SELECTIVE
-from planner.space.values import recompute_families
+from planner.space.recompute import SELECTIVE, recompute_families
 
 STEP = 5
 """Percentage points in which headroom is told apart, unless asked otherwise."""
@@ -72,7 +71,7 @@ def with_less_memory(table: Table, share: float) -> Table:
     rows, exact = table.rows, np.zeros(len(table.rows), dtype=bool)
     exact[list(plans)] = True
     # Where recompute is uniform, the bound that knows it makes the one that does not needless.
-    first = LOOSE if instance.per_stage_recompute else np.where(rows.rows.family == SELECTIVE, LOOSE, TIGHT)
+    first = LOOSE if instance.per_stage_recompute else np.where(rows.rows.family >= SELECTIVE, LOOSE, TIGHT)
     return replace(
         table,
         book=replace(table.book, instance=instance),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.memory.layer_memory import on_stages
 from costmodel.memory.overhead import fixed_bytes
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
@@ -19,9 +20,10 @@ from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
-from planner.space.columns import ALL, FULL, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
+from planner.space.columns import FULL, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
+from planner.space.recompute import ALL, OPEN, stage_recompute
 
 Array = NDArray[Any]
 HALVINGS = 5
@@ -71,7 +73,10 @@ class PipelineTable:
             at.append(np.repeat(mine, len(values)))
             parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
         index = np.concatenate([np.empty(0, dtype=np.int64), *at])
-        pp, zero, filled = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts]).T
+        each = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts])
+        # Hidden traffic needs virtual stages, and those a pipeline that fills.
+        some = np.flatnonzero((each[:, 2] == 1) | ~of.hidden[index])
+        index, (pp, zero, filled) = index[some], each[some].T
         columns = of.take(index)
         rows = Pipelines(
             **{f.name: getattr(columns, f.name) for f in fields(columns)},
@@ -91,10 +96,10 @@ class PipelineTable:
     def fit(self, book: KeyBook, index: Array, layouts: Places) -> None:
         """Finds what memory leaves of pipelines."""
         index = index[np.argsort(self.rows.pp[index], kind="stable")]
-        for pool, family, of in families(self.rows.take(index)):
+        for pool, family, variant, of in families(self.rows.take(index)):
             for some in np.split(index[of], range(ROWS, len(of), ROWS)):
                 rows = self.rows.take(some)
-                slowest, extra = _within_memory(book, rows, pool, family, layouts)
+                slowest, extra = _within_memory(book, rows, (pool, family, variant), layouts)
                 self.slowest[some] = np.maximum(self.slowest[some], slowest)
                 self.extra[some] = extra
                 self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
@@ -144,37 +149,82 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
 
 
 def _within_memory(
-    book: KeyBook, rows: Pipelines, pool: int, family: int, layouts: Places
+    book: KeyBook, rows: Pipelines, of: tuple[int, int, int], layouts: Places
 ) -> tuple[Array, Array]:
-    """bound.within_memory of pipelines of one pool and recompute family, whatever their replicas.
+    """bound.within_memory of pipelines of one pool and family, whatever their replicas.
 
-    States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out.
+    States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out. Of a
+    family that leaves its variant open it is the least of all its variants.
     """
-    instance = book.instance
+    (pool, family, variant), instance = of, book.instance
     groups, least = _roomiest(instance, rows, layouts)
-    rates = book.rates(groups, pool, family, vpp=1)
-    fixed = fixed_bytes(run_of_rows(instance, pool, family, replace(groups, dp=least), vpp=1))
-    rates = replace(rates, work=_plain_work(book, rates, groups, pool, family), fixed_bytes=fixed)
-    mix, recompute, limit = (
-        layer_mix(instance),
-        STAGE_RECOMPUTE[family],
-        memory_limit(instance, pool),
-    )
+    several = [variant] if variant != OPEN else book.open_variants(pool, family)
+    rates = book.rates(groups, pool, several[0], vpp=1)
+    fixed = fixed_bytes(run_of_rows(instance, pool, several[0], replace(groups, dp=least), vpp=1))
+    rates = replace(rates, fixed_bytes=fixed)
+    open_rows = _may_fit(book, rates, groups, pool, family, several, memory_limit(instance, pool))
     slowest, extra = np.full(len(rows), np.inf), np.zeros(len(rows))
-    open_rows = np.flatnonzero(may_fit(rates, mix, rows.pp, groups.m_low, limit, recompute != "none"))
-    # Pipelines of like length fill an array without much padding.
-    for at in np.split(open_rows, _blocks(rows.pp[open_rows])) if len(open_rows) else ():
-        pp, here, one = rows.pp[at], gather(rates, at), np.ones_like(at)
-        (case,) = recompute_cases(recompute, False, mix.layers, pp, one)
-        room = RankRoom.of(here, mix, pp, one, groups.m_low[at], limit, any_vpp=True)
-        slowest[at], extra[at] = within_memory(here, room, mix, pp, one, case, HALVINGS)
+    for each in several:
+        at = _worth_a_look(book, groups, slowest, open_rows, (pool, each)) if variant == OPEN else open_rows
+        own = _of_variant(book, gather(rates, at), groups.take(at), pool, each)
+        for some in np.split(np.arange(len(at)), _blocks(groups.pp[at])) if len(at) else ():
+            found = _least_in_time(book, gather(own, some), groups.take(at[some]), pool, family)
+            better = found[0] < slowest[at[some]]
+            slowest[at[some]] = np.where(better, found[0], slowest[at[some]])
+            extra[at[some]] = np.where(better, found[1], extra[at[some]])
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
 
 
-def _plain_work(book: KeyBook, rates: StageRates, groups: Groups, pool: int, family: int) -> PerLayer:
-    """A micro-batch's work without the traffic of ZeRO 2 and 3, which depends on the replicas."""
-    if book.instance.assume_mfu is not None:
-        return rates.work
-    cost = book.cost(groups, pool, family)
-    return PerLayer(cost.total, cost.first, cost.last)
+def _may_fit(
+    book: KeyBook,
+    rates: StageRates,
+    groups: Groups,
+    pool: int,
+    family: int,
+    several: list[int],
+    limit: float,
+) -> Array:
+    """Rows that may fit with the leanest of some variants."""
+    if len(several) > 1:
+        kinds = [book.memory(groups, pool, each).kept.kinds for each in several]
+        working = [book.memory(groups, pool, each).working for each in several]
+        kept = replace(rates.kept, kinds=np.minimum.reduce(kinds))
+        rates = replace(rates, kept=kept, working=rates.working - working[0] + np.minimum.reduce(working))
+    mix, recomputes = layer_mix(book.instance), stage_recompute(family) != "none"
+    return np.flatnonzero(may_fit(rates, mix, groups.pp, groups.m_low, limit, recomputes))
+
+
+def _worth_a_look(
+    book: KeyBook, groups: Groups, slowest: Array, open_rows: Array, of: tuple[int, int]
+) -> Array:
+    """Of some rows, those that need a variant and may be quicker with it than what is known."""
+    least, needed = book.parts[of]
+    place = book.place[groups.key[open_rows]]
+    quickest = slowest_bound(least.take(place), layer_mix(book.instance), groups.pp[open_rows], 1)
+    return open_rows[np.flatnonzero(needed[place] & (quickest < slowest[open_rows]))]
+
+
+def _of_variant(book: KeyBook, rates: StageRates, groups: Groups, pool: int, variant: int) -> StageRates:
+    """The rates with a variant's layers.
+
+    Their work is without the traffic of ZeRO 2 and 3, which depends on the replicas.
+    """
+    if book.instance.assume_mfu is None:
+        cost = book.cost(groups, pool, variant)
+        rates = replace(rates, work=PerLayer(cost.total, cost.first, cost.last))
+    layer = on_stages(
+        run_of_rows(book.instance, pool, variant, groups, vpp=1), book.memory(groups, pool, variant)
+    )
+    return replace(rates, kept=layer.kept, checkpoint=layer.checkpoint, working=layer.working)
+
+
+def _least_in_time(
+    book: KeyBook, rates: StageRates, groups: Groups, pool: int, family: int
+) -> tuple[Array, Array]:
+    """bound.within_memory of rows that may fit, in one schedule that keeps least in flight."""
+    mix, pp, one = layer_mix(book.instance), groups.pp, np.ones_like(groups.pp)
+    (case,) = recompute_cases(stage_recompute(family), False, mix.layers, pp, one)
+    limit = memory_limit(book.instance, pool)
+    room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, any_vpp=True)
+    return within_memory(rates, room, mix, pp, one, case, HALVINGS)

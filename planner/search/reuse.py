@@ -34,6 +34,7 @@ from planner.search.what_if import WhatIf, columns_of
 from planner.space.columns import Candidates, Groups, Pipelines
 from planner.space.counting import Counter, Places
 from planner.space.layouts import Layouts
+from planner.space.recompute import VARIANTS
 from planner.space.totals import LookedUp, Totals
 
 Array = NDArray[Any]
@@ -178,7 +179,17 @@ class Evaluation:
         instance, first = self.book.instance, first_batches(self.book.instance.max_batch)
         code = origin * int(first[-1]) + first[rows.dp] + rows.m_high
         code = (code * (instance.max_batch + 1) + rows.m_low) * len(ZERO_SCOPES) + rows.zero_scope
-        return code * (instance.architecture.layers + 1) + rows.vpp if isinstance(rows, Candidates) else code
+        if not isinstance(rows, Candidates):
+            return code
+        order = np.zeros(VARIANTS, dtype=np.int64)
+        order[list(self.variants)] = np.arange(len(self.variants))
+        code = code * (instance.architecture.layers + 1) + rows.vpp
+        return code * len(self.variants) + order[rows.variant]
+
+    @property
+    def variants(self) -> tuple[int, ...]:
+        """All that candidates may have."""
+        return tuple(sorted({variant for _, variant in self.book.costs}))
 
     @property
     def identities(self) -> int:
@@ -186,6 +197,7 @@ class Evaluation:
         instance = self.book.instance
         batches = int(first_batches(instance.max_batch)[-1])
         schedules = (instance.max_batch + 1) * len(ZERO_SCOPES) * (instance.architecture.layers + 1)
+        schedules *= len(self.variants)
         return len(self.pipelines) * batches * schedules
 
 

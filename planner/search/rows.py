@@ -14,7 +14,8 @@ from planner.frameworks.rules import even_stages
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.search.goal import Effort
-from planner.space.columns import STAGE_RECOMPUTE, Candidates
+from planner.space.columns import Candidates
+from planner.space.recompute import stage_recompute
 from planner.stages import StagePlan, StageProblem, solve_stages
 
 
@@ -44,7 +45,7 @@ class Plan:
             "zero",
             "zero_scope",
             "m_high",
-            "selective",
+            "variant",
         )
         return (*(int(getattr(self.row, name)[0]) for name in names), self.stages)
 
@@ -81,7 +82,7 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
         vpp=int(row.vpp[0]),
         num_microbatches=int(row.m_high[0]),
         memory_limit=memory_limit(instance, int(row.pool[0])),
-        recompute=STAGE_RECOMPUTE[int(row.family[0])],
+        recompute=stage_recompute(int(row.family[0])),
         uniform=not instance.per_stage_recompute,
         even=even_stages(instance),
     )

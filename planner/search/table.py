@@ -19,7 +19,7 @@ from planner.running import Running
 from planner.search.goal import Effort, Goal
 from planner.search.pipelines import PipelineTable
 from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
-from planner.search.tight import group_memory_bound, row_memory_bound
+from planner.search.tight import fitting_variants, group_memory_bound, row_memory_bound
 from planner.space.columns import FULL, NODE, Candidates, Groups, LayerKeys, Pipelines, families
 from planner.space.counting import Counter, Places
 from planner.space.layouts import (
@@ -30,6 +30,7 @@ from planner.space.layouts import (
     microbatch_range_filled,
     with_microbatches,
 )
+from planner.space.recompute import SELECTIVE
 
 Array = NDArray[Any]
 CELLS = 1 << 19
@@ -385,7 +386,10 @@ class Table:
         """Writes down the candidates of groups that are not written down yet."""
         index = index[~self.groups.expanded[index]]
         self.groups.expanded[index] = True
-        self.add(expand(self.instance, self.groups.rows.take(index)))
+        rows = self.book.specific(self.groups.rows.take(index))
+        fits = fitting_variants(self.book, rows)
+        self._count_outside(rows, ~fits, "memory")
+        self.add(expand(self.instance, rows.take(np.flatnonzero(fits))))
 
     def add(self, rows: Candidates) -> Array:
         """Appends rows and returns their indices."""
@@ -404,7 +408,7 @@ class Table:
         bound = self.row_memory_bound(of, uniform=level == TIGHT)
         table.bound[index] = np.maximum(table.bound[index], bound)
         # Where recompute may differ by stage, or there is none, the first bound is the tightest.
-        done = self.instance.per_stage_recompute | (of.selective == 1)
+        done = self.instance.per_stage_recompute | (of.family >= SELECTIVE)
         table.level[index] = np.where(done, UNIFORM, level + 1)
         self.shorten(table, index)
 
@@ -426,9 +430,9 @@ class Table:
     def plain_splits(self, rows: Candidates) -> Array:
         """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes."""
         found = np.empty((2, len(rows)))
-        for pool, family, at in families(rows):
+        for pool, family, variant, at in families(rows):
             some = rows.take(at)
-            figures = plain_figures(self.book, some, family, self.book.rates(some, pool, family))
+            figures = plain_figures(self.book, some, family, self.book.rates(some, pool, variant))
             found[:, at] = figures.fitting(memory_limits(self.instance, some.pool))
         return found
 

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from costmodel.transfer import hop_time, steady_transfer
 from planner.bound.capacity import capacity_bound
+from planner.bound.fit import may_fit
 from planner.bound.recompute import recompute_cases, schedule_kind
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
-from planner.space.columns import STAGE_RECOMPUTE, Candidates, Groups, families, values_of
+from planner.space.columns import Candidates, Groups, families, values_of
+from planner.space.recompute import OPEN, family_variants, stage_recompute
 
 Array = NDArray[Any]
 PADDED = 1 << 16
@@ -30,34 +32,74 @@ def rank_buckets(pp: Array, kind: Array) -> list[Array]:
 
 
 def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
-    """bound.capacity_bound of groups, for every vpp and number of micro-batches that goes with them."""
-    bound, mix = np.full(len(groups), np.inf), layer_mix(book.instance)
-    for pool, family, of in families(groups):
-        rows = groups.take(of)
-        rates = book.rates(rows, pool, family, vpp=1)
-        # One or two chunks transfer least.
-        interleaved = run_of_rows(book.instance, pool, family, rows, vpp=2)
-        steady = np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
-        rates = replace(rates, p2p_steady=steady)
-        limit, recompute = memory_limit(book.instance, pool), STAGE_RECOMPUTE[family]
-        for at in rank_buckets(rows.pp, np.zeros(len(rows), dtype=np.int64)):
-            some = rows.take(at)
-            one = np.ones_like(some.pp)
-            most = np.where(some.filled == 1, np.maximum((mix.layers + 2) // some.pp, 1), 1)
-            cases = recompute_cases(recompute, False, mix.layers, some.pp, one)
-            here = rates if len(at) == len(rows) else gather(rates, at)
-            bound[of[at]] = capacity_bound(
-                here, mix, some.pp, most, some.m_high, some.m_low, limit, cases, one
-            )
+    """bound.capacity_bound of groups, for every vpp and number of micro-batches that goes with them.
+
+    Where their variant is open it is the least of all variants.
+    """
+    bound = np.full(len(groups), np.inf)
+    for pool, family, variant, of in families(groups):
+        if variant != OPEN:
+            bound[of] = _group_bound(book, groups.take(of), pool, family, variant)
+            continue
+        for each in book.open_variants(pool, family):
+            at = _worth_a_look(book, groups, bound, of, each)
+            own = _group_bound(book, groups.take(at), pool, family, each)
+            bound[at] = np.minimum(bound[at], own)
+    return bound
+
+
+def fitting_variants(book: KeyBook, groups: Groups) -> Array:
+    """Whether groups that are specific may fit in memory."""
+    fits = np.ones(len(groups), dtype=bool)
+    for pool, family, variant, of in families(groups):
+        if variant in family_variants(book.instance, family) and (pool, variant) in book.parts:
+            of = of[np.argsort(groups.pp[of], kind="stable")]
+            rows, limit = groups.take(of), memory_limit(book.instance, pool)
+            rates = book.rates(rows, pool, variant, vpp=1)
+            recomputes = stage_recompute(family) != "none"
+            fits[of] = may_fit(rates, layer_mix(book.instance), rows.pp, rows.m_low, limit, recomputes)
+    return fits
+
+
+def _worth_a_look(book: KeyBook, groups: Groups, bound: Array, of: Array, variant: int) -> Array:
+    """Of some groups, those that need a variant, fit with it, and may be quicker with it than their bound."""
+    rows = groups.take(of)
+    pool = int(rows.pool[0])
+    needed = book.parts[pool, variant][1][book.place[rows.key]]
+    specific = replace(rows, variant=variant + 0 * rows.variant)
+    nothing = np.zeros(len(rows))
+    quickest = book.bound(specific, nothing, nothing) * (1 - 1e-12)
+    some = np.flatnonzero(needed & (quickest < bound[of]))
+    return of[some[fitting_variants(book, specific.take(some))]]
+
+
+def _group_bound(book: KeyBook, rows: Groups, pool: int, family: int, variant: int) -> Array:
+    """The bound of groups of one pool, family and variant."""
+    bound, mix = np.full(len(rows), np.inf), layer_mix(book.instance)
+    if not len(rows):
+        return bound
+    rates = book.rates(rows, pool, variant, vpp=1)
+    # One or two chunks transfer least.
+    interleaved = run_of_rows(book.instance, pool, variant, rows, vpp=2)
+    steady = np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
+    rates = replace(rates, p2p_steady=steady)
+    limit, recompute = memory_limit(book.instance, pool), stage_recompute(family)
+    for at in rank_buckets(rows.pp, np.zeros(len(rows), dtype=np.int64)):
+        some = rows.take(at)
+        one = np.ones_like(some.pp)
+        most = np.where(some.filled == 1, np.maximum((mix.layers + 2) // some.pp, 1), 1)
+        cases = recompute_cases(recompute, False, mix.layers, some.pp, one)
+        here = rates if len(at) == len(rows) else gather(rates, at)
+        bound[at] = capacity_bound(here, mix, some.pp, most, some.m_high, some.m_low, limit, cases, one)
     return bound
 
 
 def row_memory_bound(book: KeyBook, candidates: Candidates, uniform: bool) -> Array:
     """bound.capacity_bound of rows."""
     bound, mix = np.empty(len(candidates)), layer_mix(book.instance)
-    for pool, family, of in families(candidates):
-        rows, recompute = candidates.take(of), STAGE_RECOMPUTE[family]
-        rates, limit = book.rates(rows, pool, family), memory_limit(book.instance, pool)
+    for pool, family, variant, of in families(candidates):
+        rows, recompute = candidates.take(of), stage_recompute(family)
+        rates, limit = book.rates(rows, pool, variant), memory_limit(book.instance, pool)
         # Only cases of uniform recompute depend on the schedule.
         kind = schedule_kind(rows.pp, rows.vpp) if uniform and recompute == "some" else np.zeros_like(rows.pp)
         for at in rank_buckets(rows.pp, kind):

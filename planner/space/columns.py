@@ -8,16 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.space.recompute import FAMILIES, HIDDEN, VARIANTS
+
 Array = NDArray[Any]
 Rows = TypeVar("Rows", bound="LayerKeys")
 
-SOME, SELECTIVE, ALL, NONE = range(4)
-"""Recompute families: full recompute of as many layers as it takes (or none at all), of modules, of
-every layer, of nothing. A search uses those that cover the allowed modes without overlap."""
-FAMILY_MODES = (("none", "full"), ("selective",), ("full",), ("none",))
-"""Recompute modes that a row of each family stands for."""
-STAGE_RECOMPUTE = ("some", "none", "all", "none")
-"""Layers that a stage assignment of each family may recompute in full."""
 FULL, NODE = range(2)
 """Indices of `narrowing.ZERO_SCOPES`."""
 
@@ -28,11 +23,16 @@ class LayerKeys:
 
     pool: Array
     family: Array
+    """How layers are executed (`space.recompute`)."""
+    variant: Array
+    """Which variant of the family; OPEN where it is not decided yet."""
     tp: Array
     cp: Array
     ep: Array
     etp: Array
     micro_batch: Array
+    modes: Array
+    """Candidates that a row stands for beside schedules and ZeRO stages: recompute modes, open variants."""
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -41,9 +41,9 @@ class LayerKeys:
         return type(self)(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     @property
-    def selective(self) -> Array:
-        """1 where modules are recomputed."""
-        return (self.family == SELECTIVE).astype(np.int64)
+    def hidden(self) -> Array:
+        """Whether the experts' traffic overlaps with compute."""
+        return self.family >= HIDDEN
 
     @classmethod
     def concatenate(cls: type[Rows], parts: list[Rows]) -> Rows:
@@ -96,7 +96,11 @@ def values_of(column: Array) -> list[int]:
     return np.flatnonzero(np.bincount(column)).tolist() if len(column) else []
 
 
-def families(rows: LayerKeys) -> list[tuple[int, int, Array]]:
-    """(pool, family, indices) of rows that can be priced together."""
-    code = rows.pool * 4 + rows.family
-    return [(value // 4, value % 4, np.flatnonzero(code == value)) for value in values_of(code)]
+def families(rows: LayerKeys) -> list[tuple[int, int, int, Array]]:
+    """(pool, family, variant, indices) of rows that can be priced together."""
+    code = (rows.pool * FAMILIES + rows.family) * (VARIANTS + 1) + rows.variant + 1
+    found = []
+    for value in values_of(code):
+        of, variant = divmod(value, VARIANTS + 1)
+        found.append((*divmod(of, FAMILIES), variant - 1, np.flatnonzero(code == value)))
+    return found

@@ -17,8 +17,8 @@ Places = dict[tuple[int, int], Layouts]
 class Counter:
     """Candidates of layer keys and of pipelines.
 
-    Keys that share pool, tp*cp, ep*etp and the micro-batch share their layouts: those are counted once, as
-    running totals over layouts in the order of (pp, dp).
+    Keys that share pool, tp*cp, ep*etp, the micro-batch and overlap share their layouts: those are counted
+    once, as running totals over layouts in the order of (pp, dp).
     """
 
     def __init__(self, instance: Instance, layouts: Places) -> None:
@@ -33,7 +33,9 @@ class Counter:
             self._known[key] = find(*of)
         return self._known[key]
 
-    def _schedules(self, pool: int, ranks: int, experts: int, micro_batch: int, filled: int) -> Array:
+    def _schedules(
+        self, pool: int, ranks: int, experts: int, micro_batch: int, hidden: int, filled: int
+    ) -> Array:
         """Values of vpp and of the number of micro-batches, by layout.
 
         Of those that fill it (`filled` = 1), of those that do not (0), or of all (-1).
@@ -41,13 +43,14 @@ class Counter:
         layout = self.layouts[pool, ranks]
         if experts > 1:
             fits = (ranks * layout.dp) % experts == 0
-            return fits * self._once(self._schedules, pool, ranks, 1, micro_batch, filled)
+            return fits * self._once(self._schedules, pool, ranks, 1, micro_batch, hidden, filled)
         low, high = microbatch_range(self.instance, np.array(micro_batch), layout.dp)
         if filled == 1:
             low = np.maximum(low, layout.pp)
         elif filled == 0:
             high = np.minimum(high, layout.pp - 1)
-        return self.many.schedules(layout.pp, low, high, micro_batch * layout.dp) * (low <= high)
+        number = self.many.schedules(layout.pp, low, high, micro_batch * layout.dp, hidden)
+        return number * (low <= high)
 
     def _nodes(self, pool: int, ranks: int, cp: int) -> Array:
         """Whether layouts without experts can share states within nodes."""
@@ -78,15 +81,15 @@ class Counter:
         valid, few = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         for of, rows in classes(keys):
             gpus, total = self.totals_by_gpus(of)
-            modes = self.many.modes[keys.family[rows]]
+            modes = keys.modes[rows]
             valid[rows] = total[-1] * modes
             few[rows] = total[np.searchsorted(gpus, at_least[rows])] * modes
         return valid, few
 
     def totals_by_gpus(self, of: tuple[int, ...]) -> tuple[Array, Array]:
         """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
-        pool, ranks, experts, micro_batch, cp = of
-        number = self._once(self._schedules, pool, ranks, experts, micro_batch, -1)
+        pool, ranks, experts, micro_batch, cp, hidden = of
+        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, -1)
         order = self._once(self._by_gpus, pool, ranks)
         whole = self._whole(pool, experts)
         each = (number * self._once(self._stages, pool, ranks, min(cp, 2), whole))[order]
@@ -94,8 +97,8 @@ class Counter:
 
     def totals_by_pp(self, of: tuple[int, ...], sharing: int, filled: int) -> Array:
         """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""
-        pool, ranks, experts, micro_batch, cp = of
-        number = self._once(self._schedules, pool, ranks, experts, micro_batch, filled)
+        pool, ranks, experts, micro_batch, cp, hidden = of
+        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, filled)
         whole = self._whole(pool, experts)
         each = number * self._once(self._scopes, pool, ranks, min(cp, 2), whole, sharing)
         return np.concatenate([[0], np.cumsum(each)])
@@ -114,12 +117,13 @@ class Counter:
                 this = np.flatnonzero(kind[some] == value)
                 total = self.totals_by_pp(of, value // 2, value % 2)
                 number[some[this]] = total[last[this]] - total[first[this]]
-        return number * self.many.modes[rows.family]
+        return number * rows.modes
 
 
 def classes(keys: LayerKeys) -> list[tuple[tuple[int, ...], Array]]:
-    """Rows by (pool, tp*cp, ep*etp, micro_batch, cp)."""
-    columns = (keys.pool, keys.tp * keys.cp, keys.ep * keys.etp, keys.micro_batch, keys.cp)
+    """Rows by (pool, tp*cp, ep*etp, micro_batch, cp, hidden)."""
+    ranks, experts = keys.tp * keys.cp, keys.ep * keys.etp
+    columns = (keys.pool, ranks, experts, keys.micro_batch, keys.cp, keys.hidden)
     if not len(keys):
         return []
     order = np.lexsort(columns)

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.pipeline import level_chunks
 from planner.frameworks.rules import launches_chunks, launches_pipeline, launches_zero, node_scoped
 from planner.instance import Instance, Pool
-from planner.space.columns import FAMILY_MODES, Array, Candidates, Groups, Pipelines, values_of
+from planner.space.columns import Array, Candidates, Groups, Pipelines, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,9 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
     """
     parts = [tuple(np.empty(0, dtype=np.int64) for _ in range(4))]
     for pp in values_of(rows.pp):
-        part = np.flatnonzero(rows.pp == pp)
+        every = np.flatnonzero(rows.pp == pp)
         for vpp in chunk_counts(instance, pp):
+            part = every[~rows.hidden[every]] if vpp == 1 < pp else every
             step = pp if vpp > 1 else 1
             low, high = -(-rows.m_low[part] // step) * step, rows.m_high[part] // step * step
             ranges = ((low, high),)
@@ -221,7 +222,8 @@ class Multiplicity:
     """How many candidates a layout stands for, by tables over pp: what `expand` would write down."""
 
     plain: Array
-    """(layers + 1,) 1 if vpp = 1 is allowed."""
+    """(2, layers + 1) 1 if vpp = 1 is allowed, by whether the experts' traffic is hidden: pipelines then need
+    virtual stages."""
     interleaved: Array
     """(layers + 1,) allowed values of vpp beyond 1."""
     zero: Array
@@ -233,8 +235,6 @@ class Multiplicity:
     """(pools, 2, 2) ZeRO stages within nodes by whether tp*cp > 1, whether pp > 1."""
     sharing: Array
     """(4,) of each ZeRO stage UNSHARED, or who may share its states: ALL_RANKS, BY_NODE or EITHER."""
-    modes: Array
-    """(4,) recompute modes of each family."""
     spans: tuple[tuple[Span, Span], ...] | None
     """Numbers of micro-batches and batches that go together, where the problem says which."""
 
@@ -251,21 +251,19 @@ class Multiplicity:
             for pool in instance.pools
             for ranks, pp in product((1, 2), (1, 2))
         ]
-        permits = instance.narrowing.permits
-        modes = [sum(permits("recompute", mode) for mode in of) for of in FAMILY_MODES]
+        plain = np.array([int(1 in c) for c in chunks])
         named = any(instance.narrowing.narrows(name) for name in ("num_microbatches", "global_batch"))
         return cls(
-            np.array([int(1 in c) for c in chunks]),
+            np.stack([plain, plain * (np.arange(len(plain)) <= 1)]),
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
             np.array([len(of) for of in stages]).reshape(-1, 2, 2, 2),
             np.array([0 in of for of in stages]).reshape(-1, 2, 2, 2),
             np.array([len(of) for of in within]).reshape(-1, 2, 2),
             np.array([UNSHARED, *(_sharing(instance, zero) for zero in (1, 2, 3))]),
-            np.array(modes),
             tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
 
-    def schedules(self, pp: Array, low: Array, high: Array, sequences: Array) -> Array:
+    def schedules(self, pp: Array, low: Array, high: Array, sequences: Array, hidden: Array | int) -> Array:
         """Values of vpp x numbers of micro-batches from `low` to `high`, of so many sequences each."""
         single, several = np.zeros_like(low), np.zeros_like(low)
         parts = (
@@ -274,7 +272,7 @@ class Multiplicity:
         for first, last in parts:
             single += np.maximum(last - first + 1, 0)
             several += np.maximum(last // pp - -(-first // pp) + 1, 0)
-        return self.plain[pp] * single + self.interleaved[pp] * several
+        return self.plain[np.asarray(hidden, dtype=np.int64), pp] * single + self.interleaved[pp] * several
 
     def stages(self, pool: int, ranks: Array | int, pp: Array, shards: Array, nodes: Array) -> Array:
         """Values of the ZeRO stage and of its scope; `nodes` as of `fills_nodes`."""
@@ -312,5 +310,5 @@ class Multiplicity:
             step = np.where(rows.vpp > 1, rows.pp, 1)
             number = (rows.m_high - rows.m_low) // step + 1
         else:
-            number = self.schedules(rows.pp, rows.m_low, rows.m_high, rows.micro_batch * rows.dp)
-        return number * self.modes[rows.family]
+            number = self.schedules(rows.pp, rows.m_low, rows.m_high, rows.micro_batch * rows.dp, rows.hidden)
+        return number * rows.modes

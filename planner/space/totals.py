@@ -95,7 +95,7 @@ class LookedUp(Counter):
         """`Counter.keys` of all keys of the search, in its order."""
         low, high = self.low[keys.pool], self.high[keys.pool]
         before = [self._below(bound) for bound in (low, np.clip(at_least, low, high + 1), high + 1)]
-        modes = self.many.modes[keys.family]
+        modes = keys.modes
         return (before[2] - before[0]) * modes, (before[1] - before[0]) * modes
 
     def _below(self, gpus: Array) -> Array:
@@ -116,4 +116,4 @@ class LookedUp(Counter):
             some = np.flatnonzero((place == number) & (at_least > 0))
             first[some] = np.maximum(first[some], np.searchsorted(known, code[some]))
         number = of.by_pp[start + self.last[place, rows.pp - 1]] - of.by_pp[start + first]
-        return np.maximum(number, 0) * self.many.modes[rows.family]
+        return np.maximum(number, 0) * rows.modes

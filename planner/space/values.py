@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
-from planner.frameworks.rules import (
-    launches_precision,
-    launches_ranks,
-    node_scoped,
-    recomputes_all_or_none,
-    selective_by,
-)
+from planner.frameworks.rules import launches_precision, launches_ranks, node_scoped
 from planner.instance import Instance
-from planner.narrowing import RECOMPUTE
-from planner.space.columns import ALL, NONE, SELECTIVE, SOME, LayerKeys
+from planner.space.recompute import family_variants, modes_of, recompute_families
 
+Array = NDArray[Any]
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sequences a micro-batch that are tried; `search: {micro_batch: [...]}` can name others."""
 LEAST_CP_TOKENS = 1024
 """A context-parallel rank holds at least this many tokens, or ring attention has nothing to hide behind."""
-
-
-def selective_modules(architecture: Architecture, framework: str = "any") -> frozenset[str]:
-    """What `selective` recomputes: the modules that save much for little in today's Megatron-Core.
-
-    Where a framework chooses by operation, that is what it recomputes.
-    """
-    if selective_by(framework) == "operations":
-        return frozenset({"per_op"})
-    if architecture.moe is None:
-        return frozenset({"layernorm", "mlp"})
-    return frozenset({"layernorm", "moe_act"} | ({"mla_up_proj"} if architecture.mla else set()))
 
 
 def divisors(n: int) -> list[int]:
@@ -72,31 +56,18 @@ def expert_layouts(architecture: Architecture, tp: int) -> list[tuple[int, int]]
     return [(ep, etp) for ep in divisors(architecture.moe.experts) for etp in etps]
 
 
-def recompute_families(instance: Instance, modes: frozenset[str] | None = None) -> tuple[int, ...]:
-    """Families that cover the recompute modes of an instance, or some of them, each mode once."""
-    modes = recompute_modes(instance) if modes is None else modes
-    both = (NONE, ALL) if recomputes_all_or_none(instance) else (SOME,)
-    full = {(True, True): both, (True, False): (NONE,), (False, True): (ALL,), (False, False): ()}
-    return full["none" in modes, "full" in modes] + ((SELECTIVE,) if "selective" in modes else ())
-
-
-def recompute_modes(instance: Instance) -> frozenset[str]:
-    """Recompute modes that the problem allows and its framework has."""
-    has = [mode for mode in RECOMPUTE if mode != "selective" or selective_by(instance.framework) != "none"]
-    return frozenset(mode for mode in has if instance.narrowing.permits("recompute", mode))
-
-
-def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
-    """Every (tp, cp, ep, etp, micro_batch) of every pool, in each of the recompute families."""
+def base_keys(instance: Instance, index: int) -> Array:
+    """(5, keys) every (tp, cp, ep, etp, micro_batch) of a pool."""
     permits, architecture = instance.narrowing.permits, instance.architecture
-    sizes = instance.narrowing.allowed.get("micro_batch", MICRO_BATCHES)
-    keys = [
-        (index, family, tp, cp, ep, etp, int(micro_batch))
-        for index, pool in enumerate(instance.pools)
-        if permits("gpu", pool.gpu.name)
+    sizes, pool = instance.narrowing.allowed.get("micro_batch", MICRO_BATCHES), instance.pools[index]
+    if not (
+        permits("gpu", pool.gpu.name)
         and permits("precision", pool.precision)
         and launches_precision(instance, pool.precision)
-        for family in families
+    ):
+        return np.empty((5, 0), dtype=np.int64)
+    keys = [
+        (tp, cp, ep, etp, int(micro_batch))
         for tp in tensor_parallel_sizes(architecture, pool.fabric.domain)
         if permits("tp", tp)
         for cp in context_parallel_sizes(instance.seq_len)
@@ -106,7 +77,13 @@ def layer_keys(instance: Instance, families: tuple[int, ...]) -> LayerKeys:
         for micro_batch in sizes
         if int(micro_batch) <= instance.max_batch and permits("micro_batch", micro_batch)
     ]
-    return LayerKeys(*np.array(keys, dtype=np.int64).reshape(-1, 7).T.copy())
+    return np.array(keys, dtype=np.int64).reshape(-1, 5).T.copy()
+
+
+def ways_to_recompute(instance: Instance) -> int:
+    """Recompute modes, sets of modules and overlap of the experts' traffic, as one decision."""
+    families = recompute_families(instance)
+    return sum(modes_of(instance, each) * len(family_variants(instance, each)) for each in families)
 
 
 def lattice_size(instance: Instance) -> int:
@@ -126,7 +103,13 @@ def lattice_size(instance: Instance) -> int:
             "micro_batch": len(MICRO_BATCHES),
             "num_microbatches": instance.max_batch,
             "zero": 4,
-            "recompute": 3,
+            "recompute": sum(
+                modes_of(instance, f) * len(family_variants(instance, f))
+                for f in recompute_families(instance)
+            ),
         } | ({"zero_scope": 2} if any(node_scoped(instance, zero) for zero in (1, 2, 3)) else {})
-        total += prod(len(allowed[name]) if name in allowed else number for name, number in values.items())
+        total += prod(
+            len(allowed[name]) if name in allowed and name != "recompute" else number
+            for name, number in values.items()
+        )
     return total

@@ -17,7 +17,7 @@ from planner.search.physics import Counts, counts_of, widest, with_counts
 from planner.search.reuse import Evaluation
 from planner.solution import Conflict
 from planner.solve import checked, proof
-from planner.space.values import recompute_families
+from planner.space.recompute import recompute_families
 from planner.sweep.plan import Chunk
 from planner.sweep.points import Point
 

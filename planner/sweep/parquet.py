@@ -16,7 +16,7 @@ LEADING = ("index", "id", "scenario", "status", "error", "seconds")
 DECISIONS = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp",
     "micro_batch", "num_microbatches", "global_batch", "zero", "zero_scope", "recompute",
-    "precision",
+    "recompute_modules", "precision",
 )  # fmt: skip
 FIGURES = ("step_time_s", "days", "dollars", "mfu", "hfu", "tokens_per_s_per_gpu")
 PARTS = ("memory_gib", "breakdown_s")
