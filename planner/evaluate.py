@@ -17,7 +17,7 @@ from costmodel.architecture import Architecture
 from costmodel.pipeline import plain_layers, stage_split
 from costmodel.stage import StageRates, StageSplit, stage_memory
 from costmodel.step import step_time
-from planner.keybook import KeyBook
+from planner.keybook import KeyBook, gather
 from planner.space.columns import Candidates, families
 from planner.space.recompute import ALL, SOME
 
@@ -63,13 +63,21 @@ def distinct(columns: list[Array]) -> tuple[Array, Array]:
 
 
 @cache
-def extreme_split(architecture: Architecture, pp: int, vpp: int, num_microbatches: int) -> StageSplit:
+def extreme_split(
+    architecture: Architecture, pp: int, vpp: int, num_microbatches: int, early: bool = False
+) -> StageSplit:
     """The plain split with only the ranks that can be slowest or fullest.
+
+    `early`: the first stage has a layer less than the last one, where it is the other way round in the plain
+    split.
 
     The first and the last rank are always among them; of those between, the ones that no other
     beats in layers and in activations kept, of every kind.
     """
-    split = stage_split(architecture, pp, vpp, num_microbatches, plain_layers(architecture.layers, pp, vpp))
+    layers = plain_layers(architecture.layers, pp, vpp)
+    if early:
+        layers[[0, -1]] += [-1, 1]
+    split = stage_split(architecture, pp, vpp, num_microbatches, layers)
     features = np.concatenate([split.layers, split.in_flight], axis=1)[1:-1]
     keep = [0]
     for i, row in enumerate(features):
@@ -97,10 +105,12 @@ def extreme_split(architecture: Architecture, pp: int, vpp: int, num_microbatche
     )
 
 
-def split_table(architecture: Architecture, pp: Array, vpp: Array, num_microbatches: Array) -> StageSplit:
+def split_table(
+    architecture: Architecture, pp: Array, vpp: Array, num_microbatches: Array, early: bool = False
+) -> StageSplit:
     """Extreme splits of many schedules, padded to the same number of ranks by repeating the first."""
     splits = [
-        extreme_split(architecture, int(p), int(v), int(m))  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
+        extreme_split(architecture, int(p), int(v), int(m), early)  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
         for p, v, m in zip(pp, vpp, num_microbatches, strict=True)
     ]
     ranks = np.array([len(s.first) for s in splits])
@@ -157,13 +167,38 @@ def evaluate(book: KeyBook, candidates: Candidates) -> Figures:
 
 def plain_figures(book: KeyBook, rows: Candidates, family: int, rates: StageRates) -> Figures:
     """Figures of rows of one recompute family, from their rates."""
-    saturated = np.minimum(rows.m_high, np.where(rows.vpp == 1, rows.pp, 2 * rows.pp))
-    first, key = distinct([rows.pp, rows.vpp, saturated])
-    table = split_table(book.instance.architecture, rows.pp[first], rows.vpp[first], saturated[first])
-    split, none = of_rows(table, key), np.full(len(rows), np.inf)
+    split, none = _splits(book, rows), np.full(len(rows), np.inf)
     plain = (none, none) if family == ALL else _priced(rates, split, rows)
     full = _priced(rates, fully_recomputed(split), rows) if family in (SOME, ALL) else (none, none)
     return Figures(*plain, *full)
+
+
+def settled(rows: Candidates) -> Array:
+    """Rows that leave no choice where layers lie but for one: which end has a layer less than the others.
+
+    One stage, or an interleaved pipeline, whose chunks are level (`costmodel.pipeline.level_chunks`).
+    """
+    return (rows.pp == 1) | (rows.vpp > 1)
+
+
+def settled_steps(book: KeyBook, rows: Candidates, rates: StageRates, limit: float) -> Array:
+    """Seconds of a step of settled rows of which no layer is recomputed in full; inf where none fits."""
+    step, memory = _priced(rates, _splits(book, rows), rows)
+    best = np.where(memory <= limit, step, np.inf)
+    either = np.flatnonzero((rows.pp > 1) & (-book.instance.architecture.layers % rows.pp == 1))
+    if len(either):
+        some = rows.take(either)
+        step, memory = _priced(gather(rates, either), _splits(book, some, early=True), some)
+        best[either] = np.minimum(best[either], np.where(memory <= limit, step, np.inf))
+    return best
+
+
+def _splits(book: KeyBook, rows: Candidates, early: bool = False) -> StageSplit:
+    """The extreme ranks of the rows' splits."""
+    saturated = np.minimum(rows.m_high, np.where(rows.vpp == 1, rows.pp, 2 * rows.pp))
+    first, key = distinct([rows.pp, rows.vpp, saturated])
+    architecture = book.instance.architecture
+    return of_rows(split_table(architecture, rows.pp[first], rows.vpp[first], saturated[first], early), key)
 
 
 def _priced(rates: StageRates, split: StageSplit, rows: Candidates) -> tuple[Array, Array]:

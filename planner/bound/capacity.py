@@ -29,6 +29,7 @@ def capacity_bound(
     limit: float,
     cases: list[Recompute],
     memory_vpp: Array | None = None,
+    interleaved: bool = False,
 ) -> Array:
     """The bound that knows memory: (rows,), inf where no assignment fits.
 
@@ -37,10 +38,12 @@ def capacity_bound(
     a bound on the slowest rank. Of two kinds of layers only the more numerous one is counted, beside what
     leads on the first rank, and of the chunks of a rank the one that keeps least in flight (at `fewest`
     micro-batches): both only loosen the bound. `memory_vpp` = 1 gives a bound for every vpp: 1F1B keeps
-    least in flight.
+    least in flight; if `interleaved` for every one but 1.
     """
     held = vpp if memory_vpp is None else memory_vpp
-    room = RankRoom.of(rates, mix, pp, held, fewest, limit, any_vpp=memory_vpp is not None)
+    room = RankRoom.of(
+        rates, mix, pp, held, fewest, limit, memory_vpp is not None, interleaved, recomputes(cases)
+    )
     best = np.full(len(vpp), np.inf)
     for case in cases:
         slowest, extra = within_memory(rates, room, mix, pp, held, case)
@@ -51,6 +54,11 @@ def capacity_bound(
         )
         best = np.minimum(best, np.where(fits, bound, np.inf))
     return best
+
+
+def recomputes(cases: list[Recompute]) -> bool:
+    """Whether any case recomputes whole layers."""
+    return any(case.more or bool(np.any(case.most)) for case in cases)
 
 
 def within_memory(

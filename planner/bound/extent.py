@@ -35,13 +35,25 @@ class Extent:
     """Leading layers of the rarer kind that a rank must hold if it holds any layer of the other."""
     rare: Array
     """Most layers of the rarer kind."""
+    level: Array
+    """Layers of both kinds that an interleaved rank holds at least, beside leading ones; 0 where nothing says
+    so."""
+    level_surplus: Array
+    """`surplus` less `short`, of layers of any kind."""
 
 
-def extent(mix: LayerMix, pp: Array, vpp: Array, num_microbatches: Array, any_vpp: bool) -> Extent:
+def extent(
+    mix: LayerMix,
+    pp: Array,
+    vpp: Array,
+    num_microbatches: Array,
+    any_vpp: bool,
+    interleaved: bool = False,
+) -> Extent:
     """Extents of many schedules at once: pipeline.micro_batches_in_flight and level_chunks in closed form.
 
     Of a model with two kinds of layers, what ranks hold of the more numerous one. With `any_vpp`,
-    vpp = 1 stands for all.
+    vpp = 1 stands for all, or if `interleaved` for all but 1 where there is a pipeline.
     """
     rank, p = np.arange(int(pp.max(initial=1))), pp[:, None]
     # Ranks beyond pp are padding; one micro-batch keeps their numbers harmless.
@@ -57,8 +69,15 @@ def extent(mix: LayerMix, pp: Array, vpp: Array, num_microbatches: Array, any_vp
         exists=rank < p,
         lead=none,
         rare=none,
+        level=none,
+        level_surplus=none,
     )
-    reach = flat if (vpp == 1).all() else _interleaved(flat, mix.layers, p, vpp[:, None], num_microbatches)
+    if interleaved:
+        reach = _however_interleaved(flat, mix.layers, p)
+    elif (vpp == 1).all():
+        reach = flat
+    else:
+        reach = _interleaved(flat, mix.layers, p, vpp[:, None], num_microbatches)
     return reach if len(mix.totals) == 1 else _of_kind(reach, mix, p, vpp[:, None], any_vpp)
 
 
@@ -75,14 +94,43 @@ def _interleaved(flat: Extent, layers: int, p: Array, v: Array, num_microbatches
     # Every rank holds the same layers, but for ends that hold one fewer (`level_chunks`).
     held, short, base = _levels(layers, p, v)
     ends = (rank == 0).astype(int) + (rank == p - 1)
+    # The last chunks are the ones that hold a layer more.
+    smaller = np.clip(v - (held - base * v), 0, v)
+    larger = warm_up - smaller * rounds * p - np.minimum(rest, smaller * p)
+    surplus = np.where(v == 1, 0.0, base * warm_up + larger - held * last)
+    spared = short * (rank == 0) * (first - last)
     return replace(
         flat,
         least=np.where(v == 1, 1.0, held - short * ends),
         most=np.where(v == 1, layers, held) * np.ones(p.shape),
-        surplus=np.where(v == 1, 0.0, base * (warm_up - v * last)),
-        short=short * (rank == 0) * (first - last),
+        surplus=surplus,
+        short=spared,
+        level=np.where(v == 1, 0.0, held - short * ends),
+        level_surplus=surplus - spared,
         in_flight_least=last,
         in_flight_most=first,
+    )
+
+
+def _however_interleaved(flat: Extent, layers: int, p: Array) -> Extent:
+    """Extents for any vpp > 1, and of rows without a pipeline.
+
+    Every chunk but the last keeps p micro-batches in flight or more, and the last one, which holds at most
+    half the layers, min(p, 2(p - rank) - 1).
+    """
+    rank, several = np.arange(flat.exists.shape[1]), p > 1
+    held, short, _ = _levels(layers, p, np.full_like(p, 2))
+    ends = (rank == 0).astype(int) + (rank == p - 1)
+    less = (p - np.minimum(p, 2 * (p - rank) - 1)) * -(-held // 2)
+    return replace(
+        flat,
+        least=np.where(several, held - short * ends, flat.least),
+        most=np.where(several, held, flat.most),
+        surplus=np.where(several, -1.0 * less, 0.0),
+        in_flight_least=np.where(several, p, flat.in_flight_least),
+        in_flight_most=np.where(several, p, flat.in_flight_most),
+        level=np.where(several, held - short * ends, 0.0),
+        level_surplus=np.where(several, -1.0 * less, 0.0),
     )
 
 
@@ -110,8 +158,9 @@ def _of_kind(reach: Extent, mix: LayerMix, p: Array, v: Array, any_vpp: bool) ->
         reach,
         least=np.where(open_to_rare, 0.0, reach.least),
         most=reach.most - lead,
-        surplus=np.where(open_to_rare, 0.0, reach.surplus),
+        surplus=np.where(open_to_rare, np.minimum(reach.surplus, 0.0), reach.surplus),
         short=np.where(open_to_rare, 0.0, reach.short),
         lead=lead,
         rare=np.where(open_to_rare, mix.lead or mix.layers, 0.0),
+        level=np.maximum(reach.level - lead, 0.0),
     )

@@ -51,9 +51,14 @@ class RankRoom:
         num_microbatches: Array,
         limit: float,
         any_vpp: bool = False,
+        interleaved: bool = False,
+        recomputes: bool = True,
     ) -> RankRoom:
-        """Of columns of candidates of one model, with so many bytes of each GPU."""
-        kind, reach = mix.kind, extent(mix, pp, vpp, num_microbatches, any_vpp)
+        """Of columns of candidates of one model, with so many bytes of each GPU.
+
+        `any_vpp` and `interleaved` as of `extent`; `recomputes`: whole layers may be.
+        """
+        kind, reach = mix.kind, extent(mix, pp, vpp, num_microbatches, any_vpp, interleaved)
         least, most = reach.in_flight_least, reach.in_flight_most
         kept, checkpoint = rates.kept.kinds[:, kind, None], rates.checkpoint[:, kind, None]
         states = rates.states.kinds[:, kind, None]
@@ -71,9 +76,11 @@ class RankRoom:
             rebuilt=rebuilt,
             # A recomputed layer may also be dearer to keep (tiny models): then none is recomputed.
             saved=most * np.maximum(kept - checkpoint, 0.0),
-            most=np.minimum(most_kept, reach.most),
+            most=np.minimum(
+                np.minimum(most_kept, reach.most), _beside_rare(rates, mix, reach, room, recomputes)
+            ),
             # With several leading layers a rank may hold some of them and no other layer.
-            spared=np.where((vpp[:, None] == 1) & (reach.lead > 1), 0.0, -np.inf),
+            spared=np.where((vpp[:, None] == 1) & (reach.level == 0) & (reach.lead > 1), 0.0, -np.inf),
             extent=reach,
         )
 
@@ -155,6 +162,27 @@ def _beside_layers(
         fixed = fixed + reach.lead * (rates.states.kinds[:, rare, None] + entry[:, None] * light)
         seconds = seconds + reach.lead * rates.work.kinds[:, rare, None]
     return fixed, rebuilt, seconds
+
+
+def _beside_rare(rates: StageRates, mix: LayerMix, reach: Extent, room: Array, recomputes: bool) -> Array:
+    """Layers of the more numerous kind that leave room for the rarer ones: (rows, ranks).
+
+    An interleaved rank holds H layers of both kinds (`Extent.level`): n*a + (H - n)*b <= room with a and b
+    bytes of a layer, at the fewest micro-batches in flight. Where the rarer kind is no lighter, H*a <= room.
+    """
+    if len(mix.totals) == 1 or not reach.level.any():
+        return np.full(room.shape, np.inf)
+    kept = np.minimum(rates.kept.kinds, rates.checkpoint) if recomputes else rates.kept.kinds
+    spare = np.where(reach.level_surplus > 0, kept.min(axis=-1)[:, None], kept.max(axis=-1)[:, None])
+    left = room - reach.level_surplus * spare
+    usual, rare = (
+        rates.states.kinds[:, kind, None] + reach.in_flight_least * kept[:, kind, None]
+        for kind in (mix.kind, 1 - mix.kind)
+    )
+    lighter = usual - rare
+    alike = np.where(reach.level * usual <= left * (1 + 1e-12), np.inf, -np.inf)
+    mixed = (left - reach.level * rare) / np.where(lighter > 0, lighter, 1.0)
+    return np.where((reach.level > 0) & (reach.rare > 0), np.where(lighter > 0, mixed, alike), np.inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from costmodel.memory.layer_memory import on_stages
 from costmodel.memory.overhead import fixed_bytes
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
-from planner.bound.capacity import within_memory
+from planner.bound.capacity import recomputes, within_memory
 from planner.bound.compute import slowest_bound
 from planner.bound.fit import may_fit
 from planner.bound.recompute import recompute_cases
@@ -23,7 +23,7 @@ from planner.search.rows import memory_limit
 from planner.space.columns import FULL, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
-from planner.space.recompute import ALL, OPEN, stage_recompute
+from planner.space.recompute import ALL, HIDDEN, OPEN, stage_recompute
 
 Array = NDArray[Any]
 HALVINGS = 5
@@ -85,7 +85,9 @@ class PipelineTable:
             zero=zero,
             filled=filled,
         )
-        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, 1)
+        # Where the experts' traffic is hidden pipelines are interleaved.
+        chunks = np.where(rows.hidden & (pp > 1), 2, 1)
+        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, chunks)
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
         each = gpu_seconds(book, rows, slowest, extra)
         return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
@@ -201,7 +203,9 @@ def _worth_a_look(
     """Of some rows, those that need a variant and may be quicker with it than what is known."""
     least, needed = book.parts[of]
     place = book.place[groups.key[open_rows]]
-    quickest = slowest_bound(least.take(place), layer_mix(book.instance), groups.pp[open_rows], 1)
+    pp = groups.pp[open_rows]
+    chunks = np.where(groups.hidden[open_rows] & (pp > 1), 2, 1)
+    quickest = slowest_bound(least.take(place), layer_mix(book.instance), pp, chunks)
     return open_rows[np.flatnonzero(needed[place] & (quickest < slowest[open_rows]))]
 
 
@@ -226,5 +230,5 @@ def _least_in_time(
     mix, pp, one = layer_mix(book.instance), groups.pp, np.ones_like(groups.pp)
     (case,) = recompute_cases(stage_recompute(family), False, mix.layers, pp, one)
     limit = memory_limit(book.instance, pool)
-    room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, any_vpp=True)
+    room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, True, family >= HIDDEN, recomputes([case]))
     return within_memory(rates, room, mix, pp, one, case, HALVINGS)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from costmodel.transfer import hop_time, steady_transfer
 from planner.bound.capacity import capacity_bound
-from planner.bound.fit import may_fit
 from planner.bound.recompute import recompute_cases, schedule_kind
+from planner.evaluate import settled, settled_steps
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
 from planner.space.columns import Candidates, Groups, families, values_of
-from planner.space.recompute import OPEN, family_variants, stage_recompute
+from planner.space.recompute import HIDDEN, OPEN, stage_recompute
 
 Array = NDArray[Any]
 PADDED = 1 << 16
@@ -49,28 +49,23 @@ def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
 
 
 def fitting_variants(book: KeyBook, groups: Groups) -> Array:
-    """Whether groups that are specific may fit in memory."""
+    """Whether groups may fit in memory with their variant, of those that their layer key leaves open."""
     fits = np.ones(len(groups), dtype=bool)
     for pool, family, variant, of in families(groups):
-        if variant in family_variants(book.instance, family) and (pool, variant) in book.parts:
-            of = of[np.argsort(groups.pp[of], kind="stable")]
-            rows, limit = groups.take(of), memory_limit(book.instance, pool)
-            rates = book.rates(rows, pool, variant, vpp=1)
-            recomputes = stage_recompute(family) != "none"
-            fits[of] = may_fit(rates, layer_mix(book.instance), rows.pp, rows.m_low, limit, recomputes)
+        if (pool, variant) in book.parts:
+            fits[of] = np.isfinite(_group_bound(book, groups.take(of), pool, family, variant))
     return fits
 
 
 def _worth_a_look(book: KeyBook, groups: Groups, bound: Array, of: Array, variant: int) -> Array:
-    """Of some groups, those that need a variant, fit with it, and may be quicker with it than their bound."""
+    """Of some groups, those that need a variant and may be quicker with it than their bound."""
     rows = groups.take(of)
     pool = int(rows.pool[0])
     needed = book.parts[pool, variant][1][book.place[rows.key]]
     specific = replace(rows, variant=variant + 0 * rows.variant)
     nothing = np.zeros(len(rows))
     quickest = book.bound(specific, nothing, nothing) * (1 - 1e-12)
-    some = np.flatnonzero(needed & (quickest < bound[of]))
-    return of[some[fitting_variants(book, specific.take(some))]]
+    return of[np.flatnonzero(needed & (quickest < bound[of]))]
 
 
 def _group_bound(book: KeyBook, rows: Groups, pool: int, family: int, variant: int) -> Array:
@@ -90,23 +85,38 @@ def _group_bound(book: KeyBook, rows: Groups, pool: int, family: int, variant: i
         most = np.where(some.filled == 1, np.maximum((mix.layers + 2) // some.pp, 1), 1)
         cases = recompute_cases(recompute, False, mix.layers, some.pp, one)
         here = rates if len(at) == len(rows) else gather(rates, at)
-        bound[at] = capacity_bound(here, mix, some.pp, most, some.m_high, some.m_low, limit, cases, one)
+        bound[at] = capacity_bound(
+            here, mix, some.pp, most, some.m_high, some.m_low, limit, cases, one, family >= HIDDEN
+        )
     return bound
 
 
 def row_memory_bound(book: KeyBook, candidates: Candidates, uniform: bool) -> Array:
-    """bound.capacity_bound of rows."""
-    bound, mix = np.empty(len(candidates)), layer_mix(book.instance)
+    """bound.capacity_bound of rows; of those that leave no choice, what they take."""
+    bound, apart = np.empty(len(candidates)), settled(candidates)
     for pool, family, variant, of in families(candidates):
-        rows, recompute = candidates.take(of), stage_recompute(family)
-        rates, limit = book.rates(rows, pool, variant), memory_limit(book.instance, pool)
-        # Only cases of uniform recompute depend on the schedule.
-        kind = schedule_kind(rows.pp, rows.vpp) if uniform and recompute == "some" else np.zeros_like(rows.pp)
-        for at in rank_buckets(rows.pp, kind):
-            some = rows.take(at)
-            cases = recompute_cases(recompute, uniform, mix.layers, some.pp, some.vpp)
-            here = rates if len(at) == len(rows) else gather(rates, at)
-            bound[of[at]] = capacity_bound(
-                here, mix, some.pp, some.vpp, some.m_high, some.m_low, limit, cases
-            )
+        recompute = stage_recompute(family)
+        done = apart[of] if recompute == "none" else np.zeros(len(of), dtype=bool)
+        rows, limit = candidates.take(of[done]), memory_limit(book.instance, pool)
+        if len(rows):
+            rates = book.rates(rows, pool, variant)
+            bound[of[done]] = settled_steps(book, rows, rates, limit) * (1 - 1e-12)
+        if len(rows) < len(of):
+            some = of[~done]
+            bound[some] = _row_bound(book, candidates.take(some), (pool, family, variant), uniform)
+    return bound
+
+
+def _row_bound(book: KeyBook, rows: Candidates, of: tuple[int, int, int], uniform: bool) -> Array:
+    """bound.capacity_bound of rows of one pool, family and variant."""
+    (pool, family, variant), bound, mix = of, np.empty(len(rows)), layer_mix(book.instance)
+    recompute = stage_recompute(family)
+    rates, limit = book.rates(rows, pool, variant), memory_limit(book.instance, pool)
+    # Only cases of uniform recompute depend on the schedule.
+    kind = schedule_kind(rows.pp, rows.vpp) if uniform and recompute == "some" else np.zeros_like(rows.pp)
+    for at in rank_buckets(rows.pp, kind):
+        some = rows.take(at)
+        cases = recompute_cases(recompute, uniform, mix.layers, some.pp, some.vpp)
+        here = rates if len(at) == len(rows) else gather(rates, at)
+        bound[at] = capacity_bound(here, mix, some.pp, some.vpp, some.m_high, some.m_low, limit, cases)
     return bound

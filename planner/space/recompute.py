@@ -1,9 +1,9 @@
 """How layers are executed: what is recomputed, and whether the experts' traffic overlaps with compute.
 
 Rows of the search carry a family, and a variant of it. Families are what rules tell apart: whether whole
-layers are recomputed, or sets of modules in every layer, or nothing, with or without overlap. Variants are what
-costs tell apart: a set of modules, and overlap. Where a family has several variants, rows leave theirs open
-until they are candidates.
+layers are recomputed, or sets of modules in every layer, or nothing, with or without overlap. Variants are
+what costs tell apart: a set of modules, and overlap. Where a family has several variants, rows leave theirs
+open until they are candidates.
 """
 
 from __future__ import annotations
