@@ -9,8 +9,8 @@ from planner.account import Account
 from planner.economics import DAY
 from planner.explanation import BreakEven
 from planner.instance import Instance
-from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
+from planner.shortfall import why_none
 from planner.space.values import recompute_families
 from planner.variants import best_plan, objective_value, only, with_limits, with_pool
 

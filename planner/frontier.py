@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from planner import answer, relax, search
+from planner import answer, search
+from planner.conflict import infeasible
 from planner.economics import DAY
 from planner.errors import TimeLimit
 from planner.instance import Instance
@@ -129,7 +130,7 @@ def frontier(
             solved=effort.solved,
             seconds=monotonic() - started,
         ),
-        conflict=relax.infeasible(instance) if status == "infeasible" else None,
+        conflict=infeasible(instance) if status == "infeasible" else None,
         notes=(*problem.assumptions, *(alone_note(problem) if axis else ())),
     )
 

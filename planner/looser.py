@@ -18,7 +18,7 @@ from planner.variants import decided
 HALVINGS = 8
 """Of the way from what is required of a prediction to what the fastest plan without it has."""
 Find = Callable[[Instance, Limits], "Plan | None"]
-"""How a plan within limits is found: `relax.fastest`."""
+"""How a plan within limits is found: `relaxed.fastest`."""
 
 
 def value_of(instance: Instance, plan: Plan, name: str) -> Any:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from costmodel.estimate import estimate
 from costmodel.pipeline import plain_layers
-from planner import answer, explain, relax, solution
+from planner import answer, explain, relaxed, solution
 from planner.account import Account
 from planner.alone import CHANGED, alone, neighbours
 from planner.break_even import break_evens
@@ -30,6 +30,7 @@ from planner.instance import Instance
 from planner.listing import best_records
 from planner.marginal import best_there, moved, moves
 from planner.problem import load_problem
+from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Plan, Table, best, goal_of
 from planner.search.goal import in_families
@@ -61,7 +62,7 @@ def explanation() -> Explanation:
 @cache
 def main_reasons() -> tuple[Instance, Plan, tuple[solution.Reason, ...]]:
     instance = instance_of(load_problem(MAIN))
-    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    table = Table.of(instance, goal_of(instance), every_family(instance))
     plan = best(table, in_families(recompute_families(instance)))
     assert plan is not None
     return instance, plan, explain.reasons(table, plan, explain.runner_ups(table, plan))
@@ -352,7 +353,7 @@ def test_no_price_helps_a_pool_that_is_too_slow_and_the_sentence_says_how_slow()
     assert plan is not None
     (other,) = [of for of in break_evens(instance, plan) if of.gpu == "H20"]
     assert other.wins == "never"
-    fastest = relax.fastest(
+    fastest = relaxed.fastest(
         fixed(instance, {"gpu": "H20"}), replace(instance.limits, deadline=None, budget=None)
     )
     assert fastest is not None

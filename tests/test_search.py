@@ -22,7 +22,7 @@ from costmodel.stack import load_stack
 from hardware.catalogue import load_accelerator
 from planner.explain import mode_of, questions
 from planner.instance import Instance, Limits, Narrowing, Pool
-from planner.relax import every_family
+from planner.relaxed import every_family
 from planner.search import Effort, Plan, Table, best, best_each, goal_of
 from planner.search.goal import differs, in_families
 from planner.space.values import recompute_modes
