@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from costmodel.units import DAY
 from planner.account import Account
-from planner.economics import DAY
 from planner.explanation import BreakEven
 from planner.instance import Instance
 from planner.search import Plan, Table, goal_of

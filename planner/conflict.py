@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.units import DAY
 from planner.answer import surely
 from planner.choose import conflict
-from planner.economics import DAY
 from planner.frameworks.table import ANY
 from planner.instance import Instance
 from planner.limit_words import limit_words

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.units import DAY
 from planner.chance import least_margins_of, margin_of, most_spreads
 from planner.instance import Instance, Limits, Term
 from planner.required import longest_steps
@@ -17,7 +18,6 @@ from planner.running import Running
 from planner.space.columns import Groups
 
 Array = NDArray[Any]
-DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)

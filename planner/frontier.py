@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
+from costmodel.units import DAY
 from planner import answer, search
 from planner.conflict import infeasible
-from planner.economics import DAY
 from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.knee import knee_of, knee_words

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from planner.economics import DAY
-from planner.outlook import TB
+from costmodel.units import DAY, TB
 
 
 def limit_words(name: str, limit: float, least: float) -> tuple[str, str]:

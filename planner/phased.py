@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from time import monotonic
 
+from costmodel.units import DAY, HOUR
 from planner import answer, solution
-from planner.economics import DAY
 from planner.errors import TimeLimit
 from planner.outlook import Outlook
 from planner.phased_conflict import infeasible
@@ -139,7 +139,7 @@ def reported(
         dollars=best.totals["cost"],
         ideal_days=ideal / DAY,
         goodput=sum(each.steps * each.step for each in ahead) / sum(seconds),
-        switching_hours=max(switching, 0.0) / 3600,
+        switching_hours=max(switching, 0.0) / HOUR,
         interval_80_days=(sum(low for low, _ in known) + extra, sum(high for _, high in known) + extra)
         if len(known) == len(bands)
         else None,

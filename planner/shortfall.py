@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.answer import GIB, surely
-from planner.economics import DAY
+from costmodel.units import DAY, GIB
+from planner.answer import surely
 from planner.evaluate import evaluate
 from planner.instance import Instance, Limits, Term
 from planner.keybook import with_vpp

@@ -6,6 +6,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Annotated
 
+from costmodel.units import HOUR
 from planner.errors import Refused, nearest, shown
 from planner.numerals import split, within
 from planner.quantities import Quantity, written_duration
@@ -98,5 +99,5 @@ Yearly = Annotated[float, Quantity(yearly, lambda x: f"{x!r} USD/year", ("200k U
 Lifetime = Annotated[float, Quantity(lifetime, lambda x: f"{x!r} years", ("4 years",))]
 Pause = Annotated[float, Quantity(partial(duration, zero=True), written_duration, ("3 min", "0 s"))]
 """A duration that may be nothing."""
-Hours = Annotated[float, Quantity(duration, lambda x: f"{x / 3600!r} h", ("50000 h",))]
+Hours = Annotated[float, Quantity(duration, lambda x: f"{x / HOUR!r} h", ("50000 h",))]
 """A duration that everybody quotes in hours: time between failures."""

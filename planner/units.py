@@ -12,15 +12,16 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
+from costmodel.units import DAY, HOUR
 from planner.errors import Refused, nearest, shown
 from planner.numerals import count, scaled, split, whole, within
 
 SECONDS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
     **dict.fromkeys(("min", "minute", "minutes"), 60),
-    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600),
-    **dict.fromkeys(("d", "day", "days"), 86400),
-    **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * 86400),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), int(HOUR)),
+    **dict.fromkeys(("d", "day", "days"), int(DAY)),
+    **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * int(DAY)),
 }
 CALENDAR = ("month", "months", "mo", "year", "years", "yr", "y", "quarter", "quarters")
 BYTES = {
@@ -36,7 +37,7 @@ DOLLARS = ("USD", "usd", "$", "dollars", "dollar")
 # What is larger is a slip of the unit, not a plan.
 MOST_TOKENS = 10**16
 MOST_PARAMETERS = 10**15
-MOST_SECONDS = 100 * 366 * 86400
+MOST_SECONDS = 100 * 366 * DAY
 MOST_DOLLARS = 1e13
 MOST_DOLLARS_PER_GPU_HOUR = 1000.0
 MOST_BYTES = 1e18

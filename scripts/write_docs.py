@@ -19,7 +19,18 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 PACKAGES = ("hardware", "costmodel", "planner")
-PLUMBING = {"__init__", "architecture", "cards", "run", "stack", "stack_parts", "shape", "passes", "figures"}
+PLUMBING = {
+    "__init__",
+    "architecture",
+    "cards",
+    "run",
+    "stack",
+    "stack_parts",
+    "shape",
+    "passes",
+    "figures",
+    "units",
+}
 """Files of the cost model without a term of their own."""
 APART = {"closed_form", "huggingface"}
 """Packages of the cost model that predictions do not pass through."""

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
+from costmodel.units import DAY
 from planner import answer
 from planner.chance import margin_of
-from planner.economics import DAY, Economy, within
+from planner.economics import Economy, within
 from planner.instance import Instance
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Effort, Plan, Table
