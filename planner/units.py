@@ -9,7 +9,7 @@ else raises `Refused` and says what is accepted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from costmodel.units import DAY, HOUR
@@ -160,12 +160,24 @@ def duration(value: object, *, zero: bool = False) -> float:
     return float(within(number * SECONDS[unit.lower()], value, accepted, MOST_SECONDS, zero=zero))
 
 
-def with_unit(value: object, accepted: str, scales: Mapping[str, int | Decimal], most: float) -> float:
-    """A number with one of the units of `scales`, in the unit whose scale is 1."""
-    number, unit = split(value, accepted)
+def with_unit(
+    value: object,
+    accepted: str,
+    scales: Mapping[str, int | Decimal],
+    most: float,
+    *,
+    bare: Callable[[str], str] = str.strip,
+    zero: bool = False,
+) -> float:
+    """A number with one of the units of `scales`, in the unit whose scale is 1.
+
+    `bare` takes away what a unit may be written with: of tCO2eq it leaves t.
+    """
+    number, written = split(value, accepted)
+    unit = bare(written)
     if unit not in scales:
         raise Refused(f"found {shown(value)}", accepted, nearest(unit, scales) if unit else "")
-    return float(within(number * scales[unit], value, accepted, most))
+    return float(within(number * scales[unit], value, accepted, most, zero=zero))
 
 
 def size(value: object) -> float:
