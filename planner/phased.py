@@ -9,6 +9,7 @@ from time import monotonic
 
 from costmodel.units import DAY, HOUR
 from planner import answer, solution
+from planner.economics import gap
 from planner.errors import TimeLimit
 from planner.outlook import Outlook
 from planner.phased_conflict import infeasible
@@ -83,10 +84,10 @@ def gap_of(search: Together, best: Whole, others: list[Whole]) -> float:
     """
     mine = search.value(best.totals)
     if search.effort.out_of_time:
-        return max(0.0, 1 - search.floor() / mine)
+        return gap(mine, search.floor())
     # Where none of these could be within the limits, there is nothing better.
     open_runs = [search.value(of.least) for of in others if search.inside(of.place, of.least)]
-    return max(0.0, 1 - min(open_runs, default=mine) / mine)
+    return gap(mine, min(open_runs, default=mine))
 
 
 def proved(search: Together, best: Whole | None, others: list[Whole], started: float) -> solution.Proof:
@@ -105,9 +106,9 @@ def proved(search: Together, best: Whole | None, others: list[Whole], started: f
                 # The phases' own limits are what the best run leaves them, not what the problem says.
                 counts["bounded"] += number
                 counts["feasible"] += number
-    gap = 0.0 if best is None else gap_of(search, best, others)
+    share = 0.0 if best is None else gap_of(search, best, others)
     return solution.Proof(
-        **counts, solved=search.effort.solved, gap=gap, seconds=monotonic() - started, rejected=rejected
+        **counts, solved=search.effort.solved, gap=share, seconds=monotonic() - started, rejected=rejected
     )
 
 
