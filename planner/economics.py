@@ -132,7 +132,7 @@ class Economy:
 
 
 def at_rate(total: Array, rate: Array) -> Array:
-    """What so much takes: total * rate; of forever no end even at a rate of 0, as of carbon on a clean grid."""
+    """What so much takes: total * rate; without end if forever, even at a rate of 0 (clean grids)."""
     shape = np.broadcast_shapes(np.shape(total), np.shape(rate))
     return np.multiply(total, rate, out=np.full(shape, np.inf), where=np.isfinite(total))
 
