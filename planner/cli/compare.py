@@ -74,7 +74,7 @@ def comparison_table(found: Comparison) -> RenderableType:
     from rich.text import Text
 
     from planner.cli.explanation_table import section
-    from planner.cli.table import sentences
+    from planner.cli.grid import sentences
     from planner.reason_words import label, part_name
 
     decisions = [(label(each.decision), str(each.a), str(each.b), "") for each in found.decisions]
