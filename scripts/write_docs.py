@@ -25,6 +25,7 @@ PLUMBING = {
     "cards",
     "run",
     "stack",
+    "stack_parallel",
     "stack_parts",
     "shape",
     "passes",
