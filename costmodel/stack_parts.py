@@ -1,4 +1,4 @@
-"""The groups of numbers a software profile is made of (see `stack.py`); of parallelism: `stack_parallel.py`."""
+"""The groups of numbers of a software profile (see `stack.py`), those of parallelism apart."""
 
 from __future__ import annotations
 

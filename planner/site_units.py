@@ -79,7 +79,7 @@ def yearly(value: object) -> float:
 
 def lifetime(value: object) -> float:
     """Years until a purchase is written off: 4 years."""
-    years = dict.fromkeys(YEARS, 1)
+    years: dict[str, int] = dict.fromkeys(YEARS, 1)
     return with_unit(value, "a number of years such as 4 years", years, MOST_YEARS, bare=str.lower)
 
 

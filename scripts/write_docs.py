@@ -48,9 +48,10 @@ def problem_keys() -> str:
     from planner.pool import Pool
     from planner.power import Power
     from planner.pricing import Pricing
-    from planner.problem import Problem, Training
+    from planner.problem import Problem
     from planner.reliability import Checkpoints, Evaluation, Parts, Reliability
     from planner.storage import Keep, Servers, Storage
+    from planner.training import Training
 
     mappings = {
         "": Problem,
