@@ -23,7 +23,7 @@ from planner.search.goal import Effort, goal_of
 from planner.search.headroom import STEP, frontier_with_headroom, used
 from planner.search.ledger import Ledger
 from planner.search.table import Table
-from planner.solution import SCHEMA_VERSION, Conflict, Plan, Provenance, Report, Status
+from planner.solution import SCHEMA_VERSION, Conflict, Document, Plan, Provenance, Report, Status
 from planner.solve import checked
 from planner.space.values import lattice_size, recompute_families
 
@@ -49,7 +49,7 @@ class FrontierProof(Report):
     seconds: NonNegativeFloat
 
 
-class Frontier(Report):
+class Frontier(Document):
     """Non-dominated plans within the limits, quickest first."""
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -73,16 +73,6 @@ class Frontier(Report):
     conflict: Conflict | None = None
     """Why there is no plan."""
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Indented JSON, with a newline at the end."""
-        return self.model_dump_json(indent=2) + "\n"
-
-    def to_yaml(self) -> str:
-        """The same as YAML."""
-        import yaml
-
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=False, width=110)
 
 
 def frontier(
