@@ -24,15 +24,16 @@ from planner.alone import CHANGED, alone, neighbours
 from planner.break_even import break_evens
 from planner.cli.app import app
 from planner.cli.explanation_table import explanation_table
+from planner.conflict import conflicting
 from planner.explained import explained
 from planner.explanation import Explanation
-from planner.instance import Instance
+from planner.instance import Instance, Limits, Term
 from planner.listing import best_records
 from planner.marginal import best_there, moved, moves
 from planner.problem import load_problem
 from planner.relaxed import every_family
 from planner.resolve import instance_of
-from planner.search import Plan, Table, best, goal_of
+from planner.search import Mask, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solve import solve
 from planner.space.values import recompute_families
@@ -605,3 +606,24 @@ def test_a_broken_solution_file_exits_2(file: Path) -> None:
     done = run("explain", path, "-q")
     assert done.exit_code == 2
     assert "plans.0.decisions.tp" in done.stderr
+
+
+def test_what_conflicts_is_asked_of_no_set_of_limits_twice() -> None:
+    # Llama 13B with all its states on each GPU, and all the time in the world.
+    changes = (
+        ("search", {"tp": 1, "pp": 1, "cp": 1, "zero": 0, "framework": "any"}),
+        ("limits", {"deadline": "9000 days"}),
+    )
+    instance = instance_of(job(*changes))
+    for given in (False, True):
+        asked: list[Instance] = []
+
+        def find(
+            of: Instance, limits: Limits, objective: Term, mask: Mask | None, asked=asked
+        ) -> Plan | None:
+            asked.append(of)
+            return relaxed.optimum(of, limits, objective, mask)
+
+        assert conflicting(instance, find, given=given) == ("memory",)
+        assert len(asked) > 1
+        assert all(asked.count(each) == 1 for each in asked)
