@@ -134,7 +134,7 @@ class Economy:
 def at_rate(total: Array, rate: Array) -> Array:
     """What so much takes: total * rate; without end if forever, even at a rate of 0 (clean grids)."""
     shape = np.broadcast_shapes(np.shape(total), np.shape(rate))
-    return np.multiply(total, rate, out=np.full(shape, np.inf), where=np.isfinite(total))
+    return np.multiply(total, rate, out=np.full(shape, np.inf), where=~np.isinf(total))
 
 
 def _until(value: Any, rate: Array) -> Array:
