@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
 from costmodel.run import Column, Run
-from costmodel.stack_parts import Placing
+from costmodel.stack_parallel import Placing
 from costmodel.stage import StageSplit
 
 Ints = NDArray[np.int64]

@@ -16,21 +16,23 @@ from typing import Any, Literal, TypeAlias, cast
 from pydantic import Field
 
 from costmodel.memory.profile import MemoryProfile
-from costmodel.stack_parts import (
-    Attention,
+from costmodel.stack_parallel import (
     ContextParallel,
     DataParallel,
-    Elementwise,
     ExpertParallel,
+    Pipeline,
+    TensorParallel,
+)
+from costmodel.stack_parts import (
+    Attention,
+    Elementwise,
     Gemm,
     Head,
     Host,
     Optimizer,
     Part,
-    Pipeline,
     Recompute,
     Scale,
-    TensorParallel,
 )
 from hardware import yaml_text
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costmodel.estimate import Estimate as Prediction
-from planner.answer import GIB, days_and_dollars, predicted
+from costmodel.units import GIB
+from planner.answer import days_and_dollars, predicted
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.narrowing import ZERO_SCOPES, set_name

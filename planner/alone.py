@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.units import DAY, GIB
 from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of
-from planner.answer import GIB, surely
-from planner.economics import DAY
+from planner.answer import surely
 from planner.evaluate import evaluate
 from planner.explanation import Alone
 from planner.instance import Instance

@@ -17,20 +17,20 @@ from costmodel.rates import stage_rates
 from costmodel.run import Run
 from costmodel.stage import StageRates, stage_memory, stage_time
 from costmodel.step import assumed_rates
+from costmodel.units import DAY, GIB, TB
 from planner import __version__, solution
 from planner.chance import margin_of
-from planner.economics import DAY, Economy, run_dollars, run_seconds
+from planner.economics import Economy, run_dollars, run_seconds
 from planner.instance import Instance
 from planner.keybook import run_of_rows
 from planner.narrowing import ZERO_SCOPES
-from planner.outlook import TB, Outlook
+from planner.outlook import Outlook
 from planner.requirements import QUANTITIES
 from planner.search.rows import Plan
 from planner.site import Site
 from planner.space.recompute import HIDDEN, modules_of
 from planner.sureness import band_of_plan, memory_risk, probabilities
 
-GIB = 2**30
 ROUNDING = 1e-12
 """Seconds of a step that are none."""
 Used = dict[str, tuple[float | None, float, str]]

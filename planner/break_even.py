@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from costmodel.units import DAY
 from planner.account import Account
-from planner.economics import DAY
 from planner.explanation import BreakEven
 from planner.instance import Instance
-from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
+from planner.shortfall import why_none
 from planner.space.recompute import recompute_families
 from planner.variants import best_plan, objective_value, only, with_limits, with_pool
 

@@ -15,7 +15,7 @@ from costmodel.money import (
     node_price_to_own,
     stops_until,
 )
-from planner.outlook import DAY
+from costmodel.units import DAY
 from planner.paid import Paid, percent, words
 from planner.payment import Cheaper
 

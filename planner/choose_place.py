@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.units import DAY
 from planner.choose import integers
 from planner.instance import Term
 from planner.solver import load_cp_model
@@ -18,7 +19,6 @@ FINE = 2.0**34
 """Parts of the largest total that the choice tells apart: well below what any figure is good for."""
 RESOLUTION = 10**7
 """Steps in which the smaller of two weights is told against the larger one."""
-DAY = 86400.0
 
 
 def choose_place(

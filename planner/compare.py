@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import isclose
 from typing import Any
 
+from costmodel.units import DAY, HOUR
 from hardware.catalogue import load_accelerator
 from planner.comparison import Comparison, Differs, Figure, Part, Side
 from planner.reason_words import part_name
 
-DAY, HOUR = 86400.0, 3600.0
 SAME_MODEL = 0.005
 """Relative difference in parameters up to which two models are one, whatever they are called."""
 PLAIN = "Days and dollars are without what failures and checkpoints cost: runs do not say it."

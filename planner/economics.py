@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.units import DAY
 from planner.chance import least_margins_of, margin_of, most_spreads
 from planner.instance import Instance, Limits, Term
 from planner.required import longest_steps
@@ -17,7 +18,6 @@ from planner.running import Running
 from planner.space.columns import Groups
 
 Array = NDArray[Any]
-DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Economy:
         """
         if term == "cost":
             return self.rent * np.maximum(seconds, self.committed)
-        return seconds if term == "time" else self._meter(term) * seconds
+        return seconds if term == "time" else at_rate(seconds, self._meter(term))
 
     def dollars(self, step: Array) -> Array:
         """What the run costs."""
@@ -111,14 +111,14 @@ class Economy:
 
         Of a committed window it only counts that the rent of the run itself is within `cost`.
         """
-        most = np.minimum(seconds, cost / self.rent)
+        most = np.minimum(seconds, _until(cost, self.rent))
         if self.room is not None:
             most = np.minimum(most, self.room)
         if self.required is not None:
             most = np.minimum(most, self.required.min(axis=1))
         for term, value in (("energy", energy), ("carbon", carbon)):
             if np.isfinite(value):
-                most = np.minimum(most, value / self._meter(term))
+                most = np.minimum(most, _until(value, self._meter(term)))
         return (most - self.fixed) / self.seconds_per_step
 
     def later(self, step: Array, share: float) -> Array:
@@ -129,6 +129,18 @@ class Economy:
         column = self.draw if term == "energy" else self.emission
         assert column is not None, "neither limits nor objective of the instance ask for energy"
         return column
+
+
+def at_rate(total: Array, rate: Array) -> Array:
+    """What so much takes: total * rate; without end if forever, even at a rate of 0 (clean grids)."""
+    shape = np.broadcast_shapes(np.shape(total), np.shape(rate))
+    return np.multiply(total, rate, out=np.full(shape, np.inf), where=~np.isinf(total))
+
+
+def _until(value: Any, rate: Array) -> Array:
+    """Seconds in which so much is taken; however long a run is, where it takes nothing."""
+    forever = np.full(np.broadcast_shapes(np.shape(value), np.shape(rate)), np.inf)
+    return np.divide(value, rate, out=forever, where=np.asarray(rate) > 0)
 
 
 def asks_for_energy(instance: Instance) -> bool:
@@ -238,6 +250,14 @@ def no_worse(columns: tuple[Array, ...], achieved: tuple[Array, ...]) -> Array:
         result |= tied & (column < limit * (1 - 1e-9))
         tied &= np.abs(column - limit) <= 1e-9 * abs(limit)
     return result | tied
+
+
+def gap(value: float, least: float) -> float:
+    """How far a plan may be from the best, as a share of its objective: (value - least) / value, or nothing.
+
+    Nothing as well where the objective is 0, of a grid that emits nothing: there is no better plan.
+    """
+    return (value - least) / value if value > max(least, 0.0) else 0.0
 
 
 def ranks(columns: tuple[Array, ...]) -> Array:

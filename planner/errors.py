@@ -79,6 +79,12 @@ class Refused(ValueError):
         """The same fault seen from further up."""
         return Refused(self.found, self.accepted, self.hint, (*where, *self.where))
 
+    def of(self, file: str, path: str = "") -> InvalidInput:
+        """The same fault of a file or an option, for the person at the terminal."""
+        return InvalidInput(
+            file=file, path=path, found=self.found, accepted=self.accepted, suggestion=self.hint
+        )
+
 
 def shown(value: object) -> str:
     """A value as it appears in a message: short, on one line."""

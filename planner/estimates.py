@@ -8,10 +8,10 @@ from typing import Any
 
 from costmodel.estimate import Estimate, estimate
 from costmodel.memory.breakdown import PeakMemory, as_reported
+from costmodel.units import GIB
 from planner.confidence import Band, band_of
 from planner.runs import DescribedRun, RefusedRun
 
-GIB = 2**30
 TERA = 1e12
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "buffers", "overhead", "total")
 

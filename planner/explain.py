@@ -28,9 +28,9 @@ from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook, one_microbatch_count
 from planner.reason_words import change_words, label, other_decisions, part_name, part_words, sizes
-from planner.relax import why_none
 from planner.search import Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
+from planner.shortfall import why_none
 from planner.solution import Reason
 from planner.space.columns import NODE, LayerKeys, Pipelines
 from planner.space.layouts import chunk_counts

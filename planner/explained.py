@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from math import isclose
 from typing import Any
 
-from planner import answer, explain, relax
+from planner import answer, explain
 from planner.account import Account
 from planner.alone import CHANGED, alone, neighbours
 from planner.break_even import break_evens
+from planner.conflict import infeasible
 from planner.errors import Infeasible
 from planner.explanation import Alone, Answer, ExplainedReason, Explanation, Sureness
 from planner.instance import Instance
@@ -19,6 +20,7 @@ from planner.paying import paying_of
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
 from planner.reason_words import days_words, money_words
+from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
@@ -91,11 +93,11 @@ def answer_to(
 
 def solved(instance: Instance, progress: Progress) -> tuple[Table, Plan]:
     """The best plan and the table it was found in. Raises Infeasible."""
-    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    table = Table.of(instance, goal_of(instance), every_family(instance))
     usual = recompute_families(instance)
     plan = best(table, in_families(usual), Effort(progress=progress))
     if plan is None:
-        raise Infeasible(conflict_words(relax.infeasible(instance), mixing=instance.mixing is not None))
+        raise Infeasible(conflict_words(infeasible(instance), mixing=instance.mixing is not None))
     return table, plan
 
 

@@ -12,12 +12,12 @@ from costmodel.closed_form.states import state_bytes
 from costmodel.fine_tune import adapter_tune_flops
 from costmodel.flops import flops_6nd
 from costmodel.parameters import active_parameters, total_parameters
+from costmodel.units import DAY
 from planner.errors import Refused
 from planner.narrowing import one_of
 from planner.quantities import Count, Duration, Price, Strict, Tokens
 
 METHODS = ("full", "lora")
-DAY = 86400.0
 
 
 class FineTune(Strict):

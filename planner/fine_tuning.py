@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from costmodel.money import dollars, runs_for_the_same_money
+from costmodel.units import GB
 from planner.fine_tune import FineTune
-from planner.outlook import GB, Outlook
+from planner.outlook import Outlook
 from planner.payment import FineTuning
 
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from planner import answer, relax, search
-from planner.economics import DAY
+from costmodel.units import DAY
+from planner import answer, search
+from planner.conflict import infeasible
 from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.knee import knee_of, knee_words
@@ -22,7 +23,7 @@ from planner.search.goal import Effort, goal_of
 from planner.search.headroom import STEP, frontier_with_headroom, used
 from planner.search.ledger import Ledger
 from planner.search.table import Table
-from planner.solution import SCHEMA_VERSION, Conflict, Plan, Provenance, Report, Status
+from planner.solution import SCHEMA_VERSION, Conflict, Document, Plan, Provenance, Report, Status
 from planner.solve import checked
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size
@@ -49,7 +50,7 @@ class FrontierProof(Report):
     seconds: NonNegativeFloat
 
 
-class Frontier(Report):
+class Frontier(Document):
     """Non-dominated plans within the limits, quickest first."""
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -73,16 +74,6 @@ class Frontier(Report):
     conflict: Conflict | None = None
     """Why there is no plan."""
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Indented JSON, with a newline at the end."""
-        return self.model_dump_json(indent=2) + "\n"
-
-    def to_yaml(self) -> str:
-        """The same as YAML."""
-        import yaml
-
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=False, width=110)
 
 
 def frontier(
@@ -130,7 +121,7 @@ def frontier(
             solved=effort.solved,
             seconds=monotonic() - started,
         ),
-        conflict=relax.infeasible(instance) if status == "infeasible" else None,
+        conflict=infeasible(instance) if status == "infeasible" else None,
         notes=(*problem.assumptions, *(alone_note(problem) if axis else ())),
     )
 

@@ -48,13 +48,13 @@ def _read_gpu(value: Any, info: ValidationInfo) -> Gpu:
             raise Refused(str(error), "a YAML file of GPU facts") from None
     if not isinstance(value, (str, Mapping)):
         raise Refused(f"found {shown(value)}", accepted)
-    return Gpu(written=_named(value).name if isinstance(value, str) else dict(value))
+    return Gpu(written=of_catalogue(value).name if isinstance(value, str) else dict(value))
 
 
 def _resolved(written: str | dict[str, Any]) -> Accelerator:
     """The catalogue's GPU of that name, with the mapping's facts laid over it."""
     if isinstance(written, str):
-        return _named(written)
+        return of_catalogue(written)
     facts = {key: _si(value) for key, value in written.items()}
     base = facts.pop("based_on", None)
     if base is None:
@@ -68,12 +68,13 @@ def _resolved(written: str | dict[str, Any]) -> Accelerator:
     if not isinstance(base, str):
         raise Refused(f"found {shown(base)}", "a name of the catalogue", where=("based_on",))
     try:
-        return overlay(_named(base, "based_on"), facts)
+        return overlay(of_catalogue(base, "based_on"), facts)
     except HardwareFileError as error:
         raise fault(error) from None
 
 
-def _named(name: str, *where: str) -> Accelerator:
+def of_catalogue(name: str, *where: str) -> Accelerator:
+    """The GPU of that name. Raises `Refused`, with the place of the name in what was read."""
     try:
         return load_accelerator(name)
     except UnknownAccelerator as error:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
-from planner.economics import DAY, Economy, keys, surely_within, within
+from costmodel.units import DAY, GIB
+from planner.economics import Economy, keys, surely_within, within
 from planner.evaluate import BLOCK, evaluate
 from planner.instance import Instance
 from planner.keybook import KeyBook
@@ -37,7 +38,6 @@ from planner.space.recompute import (
 )
 
 Array = NDArray[Any]
-GIB = 2**30
 KEYS = 16
 """Layer keys whose layouts are written down at once."""
 GROUPS = 1 << 12

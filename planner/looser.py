@@ -8,8 +8,9 @@ from math import floor, log10
 from typing import Any
 
 from costmodel.flops import model_flops_per_token
+from costmodel.units import GIB
 from planner.instance import Instance, Limits
-from planner.required import GIB, requirements_of, with_requirements, without_requirements
+from planner.required import requirements_of, with_requirements, without_requirements
 from planner.requirements import QUANTITIES, Requirement
 from planner.search import Plan
 from planner.solution import Relaxation
@@ -18,7 +19,7 @@ from planner.variants import decided
 HALVINGS = 8
 """Of the way from what is required of a prediction to what the fastest plan without it has."""
 Find = Callable[[Instance, Limits], "Plan | None"]
-"""How a plan within limits is found: `relax.fastest`."""
+"""How a plan within limits is found: `relaxed.fastest`."""
 
 
 def value_of(instance: Instance, plan: Plan, name: str) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.units import DAY
 from planner.account import Account, effect_of
-from planner.economics import DAY, Economy
+from planner.economics import Economy
 from planner.explanation import LimitMoved
 from planner.instance import Instance
 from planner.reason_words import money_words

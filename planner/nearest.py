@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from costmodel.units import DAY
 from planner.answer import reported, surely
-from planner.economics import DAY
 from planner.instance import Instance, Limits
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.solution import Nearest

@@ -10,16 +10,16 @@ from costmodel.goodput.finish import USUAL
 from costmodel.goodput.goodput import Goodput
 from costmodel.money import dollars
 from costmodel.storage.demand import Demand, Outrun, outrun
+from costmodel.units import DAY, GB, HOUR, TB
 from planner import solution
 from planner.chance import length_quantile, length_spread
 from planner.confidence import Band
-from planner.economics import DAY, asks_for_energy
+from planner.economics import asks_for_energy
 from planner.instance import Instance, Pool
 from planner.running import losses_of
 from planner.search.rows import Plan
 from planner.site import Site
 
-GB, TB, HOUR = 1e9, 1e12, 3600.0
 TAILS = (0.1, 0.9)
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from costmodel.money import Kind, Ownership, Tariff
+from costmodel.units import DAY
 from planner.chance import length_quantile
 from planner.confidence import Band
 from planner.errors import Refused
-from planner.outlook import DAY, Outlook
+from planner.outlook import Outlook
 from planner.payment import Unpriced
 from planner.pricing import KINDS, Offer
 from planner.running import losses_of

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from costmodel.money import Ownership, owned_price, worth_of_mfu
+from costmodel.units import DAY
 from planner.answer import predicted
 from planner.cheaper import cheaper_ways
 from planner.fine_tune import FineTune
 from planner.fine_tuning import fine_tuning
 from planner.instance import Instance, Limits
-from planner.outlook import DAY, Outlook
+from planner.outlook import Outlook
 from planner.paid import Paid, percent, ways_to_pay, words
 from planner.payment import Paying, Way
 from planner.search import Plan

@@ -7,26 +7,26 @@ from dataclasses import replace
 from itertools import pairwise
 from time import monotonic
 
+from costmodel.units import DAY, HOUR
 from planner import answer, solution
-from planner.economics import DAY
+from planner.economics import gap
 from planner.errors import TimeLimit
-from planner.instance import Instance, Term
 from planner.outlook import Outlook
+from planner.phased_conflict import infeasible
 from planner.phases import ResolvedPhase
 from planner.problem import Problem
-from planner.relax import LIMITS, days_words, dollar_words, enough, limited, obstacle, relaxation, without
+from planner.relaxed import TERMS
 from planner.resolve import instance_of, whole_instance
 from planner.same_job import goes_on
 from planner.search import Effort
 from planner.search.ledger import Ledger
-from planner.solution import Conflict, PhasedRun, PhasePlan, Relaxation, Slack, Solution
+from planner.solution import PhasedRun, PhasePlan, Slack, Solution
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size
 from planner.together import Together, Whole
 from planner.validate import violations
 from planner.validate_phases import wrong_together
 
-TERM: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
 ROUNDING = 1e-9
 """Of the objective: a smaller gap is rounding."""
 NEAR = 3
@@ -85,10 +85,10 @@ def gap_of(search: Together, best: Whole, others: list[Whole]) -> float:
     """
     mine = search.value(best.totals)
     if search.effort.out_of_time:
-        return max(0.0, 1 - search.floor() / mine)
+        return gap(mine, search.floor())
     # Where none of these could be within the limits, there is nothing better.
     open_runs = [search.value(of.least) for of in others if search.inside(of.place, of.least)]
-    return max(0.0, 1 - min(open_runs, default=mine) / mine)
+    return gap(mine, min(open_runs, default=mine))
 
 
 def proved(search: Together, best: Whole | None, others: list[Whole], started: float) -> solution.Proof:
@@ -107,9 +107,9 @@ def proved(search: Together, best: Whole | None, others: list[Whole], started: f
                 # The phases' own limits are what the best run leaves them, not what the problem says.
                 counts["bounded"] += number
                 counts["feasible"] += number
-    gap = 0.0 if best is None else gap_of(search, best, others)
+    share = 0.0 if best is None else gap_of(search, best, others)
     return solution.Proof(
-        **counts, solved=search.effort.solved, gap=gap, seconds=monotonic() - started, rejected=rejected
+        **counts, solved=search.effort.solved, gap=share, seconds=monotonic() - started, rejected=rejected
     )
 
 
@@ -141,7 +141,7 @@ def reported(
         dollars=best.totals["cost"],
         ideal_days=ideal / DAY,
         goodput=sum(each.steps * each.step for each in ahead) / sum(seconds),
-        switching_hours=max(switching, 0.0) / 3600,
+        switching_hours=max(switching, 0.0) / HOUR,
         interval_80_days=(sum(low for low, _ in known) + extra, sum(high for _, high in known) + extra)
         if len(known) == len(bands)
         else None,
@@ -195,10 +195,10 @@ def slack(search: Together, best: Whole, ahead: Outlook) -> dict[str, Slack]:
         "deadline": (DAY, "days"), "budget": (1.0, "USD"), "energy": (1e3, "MWh"), "carbon": (1.0, "t CO2")
     }  # fmt: skip
     found = {}
-    for name in LIMITS:
+    for name, term in TERMS.items():
         limit, (unit, word) = getattr(search.limits, name), scale[name]
         if limit is not None:
-            used = best.totals[TERM[name]]
+            used = best.totals[term]
             found[name] = Slack(limit=limit / unit, used=used / unit, left=(limit - used) / unit, unit=word)
     nodes = ahead.num_gpus // ahead.pool.fabric.gpus_per_node + ahead.spare_nodes
     there = ahead.pool.nodes or ahead.pool.max_nodes
@@ -231,8 +231,8 @@ def outside(search: Together, other: Whole) -> str:
     """Limits that another place breaks, as a clause."""
     broken = [
         name
-        for name in LIMITS
-        if (limit := getattr(search.limits, name)) is not None and other.totals[TERM[name]] > limit
+        for name, term in TERMS.items()
+        if (limit := getattr(search.limits, name)) is not None and other.totals[term] > limit
     ]
     return f"; beyond the {' and the '.join(broken)}" if broken else ""
 
@@ -242,65 +242,3 @@ def advice(search: Together, best: Whole) -> list[str]:
     pairs = list(zip(search.phases, best.plans, strict=True))
     instance, plan = max(pairs, key=lambda pair: pair[0].tokens)
     return Outlook.of(instance, plan).advice()
-
-
-def infeasible(search: Together) -> Conflict:
-    """The limits in conflict, and how far deadline and budget would have to move alone."""
-    named = limited(search.run, search.limits)
-    moves: list[Relaxation] = []
-    for name in named:
-        if name in TERM and (least := best_without(search, [name], TERM[name])) is not None:
-            moves.append(
-                relaxation(name, *words(name, getattr(search.limits, name), least.totals[TERM[name]]))
-            )
-    if best_without(search, named, "time") is None:
-        why = obstacle(lambda change: best_without(changed(search, change), named, "time") is not None)
-        return Conflict(limits=(why,), relaxations=tuple(moves))
-    moves = moves or moved_together(search, named)
-    kept = list(named)
-    for name in named:
-        rest = [other for other in kept if other != name]
-        if best_without(search, [each for each in named if each not in rest], "time") is None:
-            kept = rest
-    return Conflict(limits=tuple(kept), relaxations=tuple(moves))
-
-
-def moved_together(search: Together, named: list[str]) -> list[Relaxation]:
-    """How far the limits on the run would have to move together, where moving one is not enough."""
-    names = [name for name in named if name in TERM]
-    least = best_without(search, names, "time")
-    if least is None:
-        return []
-    broken = [name for name in names if least.totals[TERM[name]] > getattr(search.limits, name)]
-    pairs = [words(name, getattr(search.limits, name), least.totals[TERM[name]]) for name in broken]
-    old, new = (" and ".join(each) for each in zip(*pairs, strict=True))
-    return [relaxation(" and ".join(broken), old, new)]
-
-
-def changed(search: Together, change: Callable[[Instance], Instance]) -> Together:
-    """The same with the run and its phases changed."""
-    return replace(search, run=change(search.run), phases=tuple(change(phase) for phase in search.phases))
-
-
-def best_without(search: Together, names: list[str], objective: Term) -> Whole | None:
-    """The best run of one objective without some of the limits."""
-    run = without(search.run, names)
-    phases = [metered_as(search.run, without(phase, names)) for phase in search.phases]
-    return Together.of(metered_as(search.run, run), phases, Effort(), run.limits, objective).best()[0]
-
-
-def metered_as(run: Instance, instance: Instance) -> Instance:
-    """An instance whose plans are counted in energy and carbon if the run's are, whatever limits hold."""
-    limits = replace(instance.limits, energy=run.limits.energy, carbon=run.limits.carbon)
-    return replace(instance, limits=limits)
-
-
-def words(name: str, limit: float, least: float) -> tuple[str, str]:
-    """A limit, and what would be enough."""
-    if name == "deadline":
-        return days_words(limit / DAY), days_words(least / DAY)
-    if name == "budget":
-        return dollar_words(limit), dollar_words(least)
-    if name == "energy":
-        return f"{limit / 1e3:,.4g} MWh", f"{enough(least / 1e3)} MWh"
-    return f"{limit:,.4g} t", f"{enough(least)} t"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from costmodel.money import Kind, Ownership, Tariff, owned_price
+from costmodel.units import DAY
 from hardware.accelerator import Accelerator
 from hardware.site import site_purchase, site_reliability
 from planner.errors import Refused
@@ -32,7 +33,6 @@ KEYS = {
     "storage": ("owned",),
 }
 """Which kinds a key belongs to."""
-DAY = 86400.0
 
 
 class Offer(Strict):

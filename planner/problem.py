@@ -12,44 +12,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    PrivateAttr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic.json_schema import WithJsonSchema
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from planner import overrides as settings
-from planner import patterns
+from planner.assumptions import assumptions_of
 from planner.complaints import invalid_input
 from planner.errors import InvalidInput, Refused, shown
 from planner.fine_tune import FineTune
 from planner.mixing import Mixing, refuse_mixing, usable
 from planner.model import Model
-from planner.narrowing import PRECISIONS, Search, choices, one_of, software_words
+from planner.narrowing import Search
 from planner.objective import Limits, Objective
 from planner.phases import Phases, ResolvedPhase, resolved_phases
 from planner.pool import Pool
 from planner.power import Power
-from planner.pricing import Prices, price_words
-from planner.quantities import Duration, Range, SequenceLength, Strict, Tokens, batch_range
+from planner.pricing import Prices
+from planner.quantities import Duration, Range, Strict
 from planner.reliability import Reliability
 from planner.requirements import in_words
 from planner.site import Site
 from planner.storage import Storage
 from planner.surroundings import sites_of
+from planner.training import Training
 from planner.units import fraction
 from planner.yaml_file import read_mapping
-
-HIGH_MFU = 0.7
-"""Above this no published large run has been; a figure there is more likely a slip."""
 
 
 def _name(value: Any) -> str:
@@ -77,77 +65,6 @@ def _one_or_several(schema: dict[str, Any]) -> None:
 
 def _mfu(value: Any) -> Any:
     return None if value is None else fraction(value)
-
-
-BATCH_TEXT = {"type": "string", "pattern": patterns.BATCH}
-BATCH_SCHEMA = {
-    "anyOf": [
-        BATCH_TEXT,
-        {
-            "type": "object",
-            "properties": {"min": BATCH_TEXT, "max": BATCH_TEXT},
-            "required": ["min", "max"],
-            "additionalProperties": False,
-        },
-    ],
-    "examples": ["4Mi tokens", "640 sequences", {"min": "2M tokens", "max": "6M tokens"}],
-}
-Batch = Annotated[
-    Range[int],
-    PlainSerializer(lambda r: {"min": f"{r.min} sequences", "max": f"{r.max} sequences"}),
-    WithJsonSchema(BATCH_SCHEMA),
-]
-
-
-PRECISION = {"enum": list(PRECISIONS)}
-
-
-def _precisions(value: Any) -> Any:
-    """A precision or a list of them, in the order of `PRECISIONS`."""
-    read = one_of(PRECISIONS)
-    chosen = (read(value),) if value is None else choices(read)(value)
-    return tuple(each for each in PRECISIONS if each in chosen)
-
-
-def _as_written(precisions: tuple[str, ...]) -> str | list[str]:
-    """One precision stands without the list."""
-    return precisions[0] if len(precisions) == 1 else list(precisions)
-
-
-Precisions = Annotated[
-    tuple[Literal["bf16", "fp8"], ...],
-    BeforeValidator(_precisions),
-    PlainSerializer(_as_written),
-    WithJsonSchema({"anyOf": [PRECISION, {"type": "array", "items": PRECISION, "minItems": 1}]}),
-]
-
-
-class Training(Strict):
-    """What one run of training is."""
-
-    tokens: Tokens
-    """Tokens the model sees: 3T."""
-    seq_len: SequenceLength
-    """Tokens in a sequence: 4096."""
-    global_batch: Batch
-    """Batch of an optimizer step, one value or `{min, max}`, in tokens or sequences; kept as sequences."""
-    precision: Precisions = Field(default=("bf16",), json_schema_extra={"default": "bf16"})
-    """Of the matrix products: one, or a list from which the plan takes what is best, `[bf16, fp8]`. Only what
-    is named is planned, on GPUs that have it: no prediction here says what FP8 does to the loss."""
-    optimizer: Annotated[Literal["adamw"], BeforeValidator(one_of(("adamw",)))] = "adamw"
-    """AdamW with FP32 master weights and moments."""
-
-    @field_validator("global_batch", mode="before")
-    @classmethod
-    def _in_sequences(cls, value: Any, info: ValidationInfo) -> Any:
-        return batch_range(value, info.data.get("seq_len", 1))
-
-    @model_validator(mode="after")
-    def _one_step_at_least(self) -> Training:
-        if self.tokens < self.global_batch.min * self.seq_len:
-            found = f"{self.tokens} tokens are less than one batch of {self.global_batch.min} sequences"
-            raise Refused(found, "more tokens or a smaller batch", "", ("tokens",))
-        return self
 
 
 class Problem(Strict):
@@ -269,43 +186,7 @@ class Problem(Strict):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the file left open or made remarkable, a sentence each."""
-        notes = [
-            price_words(pool.accelerator, site.tariff, pool.assumed_price)
-            for pool, site in zip(self.hardware, self._sites, strict=True)
-            if pool.assumed_price or site.tariff.kind != "reserved"
-        ]
-        if self.reliability is None and self.assume_mfu is None:
-            notes.append(
-                "Days and dollars contain what failures, checkpoints and restarts cost at usual rates; "
-                "`reliability:` says otherwise."
-            )
-        if self.model.file is not None:
-            notes += [f"{self.model.file.path}: {note}" for note in self.model.file.notes]
-        notes += [
-            f"{pool.accelerator.name} is as its cluster was measured ({pool.accelerator.calibration.source})."
-            for pool in self.hardware
-            if pool.accelerator.calibration is not None
-        ]
-        notes += self._without_precision()
-        notes += software_words(self.search)
-        if self.assume_mfu is not None:
-            notes.append(
-                f"Time follows from an assumed MFU of {self.assume_mfu:.1%}, not from the cost model."
-            )
-            if self.assume_mfu > HIGH_MFU:
-                notes.append(f"An MFU above {HIGH_MFU:.0%} is more than published large runs reach.")
-        return tuple(notes)
-
-    def _without_precision(self) -> list[str]:
-        """GPUs that lack a precision of the problem, a sentence each."""
-        wanted, notes = self.training.precision, []
-        for gpu in dict.fromkeys(pool.accelerator.name for pool in self.hardware):
-            pool = next(pool for pool in self.hardware if pool.accelerator.name == gpu)
-            lacks = [each.upper() for each in wanted if each not in pool.accelerator.peak_flops]
-            has = [each.upper() for each in wanted if each in pool.accelerator.peak_flops]
-            left = f"plans on it train in {' or '.join(has)}" if has else "no plan is on it"
-            notes += [f"{gpu} has no {' and no '.join(lacks)}: {left}."] if lacks else []
-        return notes
+        return tuple(assumptions_of(self))
 
 
 def parse_problem(
@@ -346,4 +227,4 @@ def load_problem(path: str | Path, overrides: Sequence[tuple[str, Any]] = ()) ->
     return parse_problem(data, overrides, file=str(path), folder=path.parent)
 
 
-__all__ = ["InvalidInput", "Problem", "Training", "load_problem", "parse_problem"]
+__all__ = ["InvalidInput", "Problem", "load_problem", "parse_problem"]

@@ -13,11 +13,10 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
+from costmodel.units import DAY
 from hardware.documented import Documented
 from planner import patterns, units
 from planner.errors import Refused, nearest, shown
-
-DAY = 86400
 
 
 class Strict(Documented):

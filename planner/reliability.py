@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from costmodel.goodput import goodput
 from costmodel.goodput.failures import Failures, failures_of, with_spot
+from costmodel.units import HOUR
 from hardware.site import Preset, site_reliability
 from planner import units
 from planner.errors import Refused, nearest, shown
@@ -17,7 +18,6 @@ from planner.site_units import Hours, Pause
 
 PRESETS = ("default", "optimistic", "pessimistic", "bring_up")
 RENTED = "provider"
-HOUR = 3600.0
 
 
 def _spares(value: Any) -> Any:

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.flops import model_flops_per_token
+from costmodel.units import GIB
 from planner.instance import Instance
 from planner.requirements import Requirement
 from planner.space.columns import Candidates, Groups
 
 Array = NDArray[Any]
-GIB = 2**30
 STEPS = ("step_time_s", "mfu", "tokens_per_s_per_gpu")
 """Predictions that a longest step stands for."""
 

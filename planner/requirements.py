@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from costmodel.units import DAY, GIB
 from planner import units
 from planner.errors import Refused, nearest, shown
 from planner.narrowing import PRECISIONS, RECOMPUTE, ZERO_SCOPES
@@ -65,10 +66,10 @@ class Quantity:
 
 
 QUANTITIES = {
-    "days": Quantity("days", True, _in("days", units.duration, 86400), "days, such as 60 or 8 weeks"),
+    "days": Quantity("days", True, _in("days", units.duration, DAY), "days, such as 60 or 8 weeks"),
     "dollars": Quantity("USD", True, _in("USD", units.money, 1), "an amount, such as 2e6 or 2M USD"),
     "step_time_s": Quantity("s", True, _in("s", units.duration, 1), "seconds, such as 10 or 10 s"),
-    "memory_gib": Quantity("GiB", True, _in("GiB", units.size, 2**30), "GiB of a GPU, such as 70 or 70 GiB"),
+    "memory_gib": Quantity("GiB", True, _in("GiB", units.size, GIB), "GiB of a GPU, such as 70 or 70 GiB"),
     "mfu": Quantity("", False, units.fraction, "a share, such as 0.35 or 35%"),
     "tokens_per_s_per_gpu": Quantity("tokens/s", False, units.plain, "a number, such as 400"),
 }

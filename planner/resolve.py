@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from costmodel.stack import load_stack
+from costmodel.units import DAY, GIB
 from planner.errors import InvalidInput
 from planner.instance import Instance, Limits, Mixing, Narrowing, Pool, Term
 from planner.pool import Pool as Described
 from planner.problem import Problem
-from planner.required import GIB, STEPS
+from planner.required import STEPS
 from planner.site import Site
-
-SECONDS_PER_DAY = 86400.0
 
 
 def instance_of(problem: Problem) -> Instance:
@@ -58,7 +57,7 @@ def limits_of(problem: Problem) -> Limits:
     """The limits, with requirements on days and dollars as the deadline and budget that they are."""
     of = problem.limits
     return Limits(
-        least_of(of.deadline, [SECONDS_PER_DAY * each for each in required(problem, "days")]),
+        least_of(of.deadline, [DAY * each for each in required(problem, "days")]),
         least_of(of.budget, required(problem, "dollars")),
         of.memory_headroom,
         of.confidence,
@@ -106,7 +105,7 @@ def pool_of(described: Described, site: Site, precision: str, entry: int) -> Poo
         min_nodes=min(described.min_nodes, most),
         max_nodes=most,
         price=site.tariff.price,
-        committed=site.tariff.committed_days * SECONDS_PER_DAY,
+        committed=site.tariff.committed_days * DAY,
         site=site,
         nodes=described.max_nodes,
         precision=precision,
@@ -119,5 +118,5 @@ def objective_of(problem: Problem) -> tuple[tuple[tuple[Term, float], ...], bool
     objective = problem.objective
     if not objective.weighted:
         return tuple((goal, 1.0) for goal in objective.goals), True
-    value_of_a_day = (objective.value_of_time or 0.0) * SECONDS_PER_DAY
+    value_of_a_day = (objective.value_of_time or 0.0) * DAY
     return (("cost", objective.cost_weight), ("time", value_of_a_day)), False

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from costmodel.goodput.goodput import Goodput, no_losses
 from costmodel.money import dollars
 from costmodel.run import Column
+from costmodel.units import DAY
 from planner.instance import Instance, Pool, Term
 from planner.site import Site
 from planner.space.columns import Groups
 
 Array = NDArray[Any]
-DAY = 86400.0
 FOREVER = 1e12
 """Seconds that no run takes: storage that lasts so long is no limit."""
 HALVINGS = 90

@@ -16,13 +16,12 @@ from costmodel.goodput.simulate import Process
 from costmodel.money import Bill, Tariff, bill
 from costmodel.run import Column
 from costmodel.storage.demand import Demand, storage_demand
+from costmodel.units import DAY
 from hardware.accelerator import Accelerator
 from planner.power import Power
 from planner.pricing import Pricing
 from planner.reliability import Reliability
 from planner.storage import Storage
-
-DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)

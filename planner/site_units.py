@@ -6,14 +6,16 @@ from decimal import Decimal
 from functools import partial
 from typing import Annotated
 
+from costmodel.units import HOUR
 from planner.errors import Refused, nearest, shown
-from planner.numerals import split, within
+from planner.numerals import within
 from planner.quantities import Quantity, written_duration
 from planner.units import dollars_with_rest, duration, with_unit
 
 WATTS = {"W": 1, "kW": 10**3, "MW": 10**6}
 PER_KWH = {"kWh": Decimal(1), "MWh": Decimal("0.001")}
 GRAMS = {"g": Decimal(1), "kg": Decimal(1000), "t": Decimal(10**6)}
+GRAMS_PER_KWH = {f"{mass}/{by}": GRAMS[mass] * PER_KWH[by] for mass in GRAMS for by in PER_KWH}
 SUFFIXES = ("CO2eq", "CO2e", "CO2")
 ENERGIES = {"kWh": Decimal(1), "MWh": Decimal(10**3), "GWh": Decimal(10**6)}
 TONNES = {"kg": Decimal("0.001"), "t": Decimal(1), "kt": Decimal(1000)}
@@ -45,13 +47,15 @@ def electricity(value: object) -> float:
 def carbon(value: object) -> float:
     """Grams of CO2-equivalent a kWh: 400 gCO2/kWh, 0.4 kgCO2/kWh, 0.4 t/MWh."""
     accepted = "a carbon intensity such as 400 gCO2/kWh or 0.4 kgCO2/kWh"
-    number, unit = split(value, accepted)
-    mass, slash, energy = unit.replace(" ", "").partition("/")
+    return with_unit(value, accepted, GRAMS_PER_KWH, MOST_GRAMS, bare=bare_mass, zero=True)
+
+
+def bare_mass(unit: str) -> str:
+    """A mass of CO2 without saying so, also one by something else: tCO2eq is t, gCO2/kWh g/kWh."""
+    mass, slash, by = unit.replace(" ", "").partition("/")
     for suffix in SUFFIXES:
         mass = mass.removesuffix(suffix)
-    if not slash or mass not in GRAMS or energy not in PER_KWH:
-        raise Refused(f"found {shown(value)}", accepted)
-    return float(within(number * GRAMS[mass] * PER_KWH[energy], value, accepted, MOST_GRAMS, zero=True))
+    return mass + slash + by
 
 
 def energy(value: object) -> float:
@@ -61,14 +65,7 @@ def energy(value: object) -> float:
 
 def tonnes(value: object) -> float:
     """Tonnes of CO2-equivalent: 300 t, 300 tCO2, 2 kt."""
-    accepted = "a mass of CO2 such as 300 t or 2 kt"
-    number, unit = split(value, accepted)
-    mass = unit.replace(" ", "")
-    for suffix in SUFFIXES:
-        mass = mass.removesuffix(suffix)
-    if mass not in TONNES:
-        raise Refused(f"found {shown(value)}", accepted, nearest(mass, TONNES) if mass else "")
-    return float(within(number * TONNES[mass], value, accepted, MOST_TONNES))
+    return with_unit(value, "a mass of CO2 such as 300 t or 2 kt", TONNES, MOST_TONNES, bare=bare_mass)
 
 
 def yearly(value: object) -> float:
@@ -82,11 +79,8 @@ def yearly(value: object) -> float:
 
 def lifetime(value: object) -> float:
     """Years until a purchase is written off: 4 years."""
-    accepted = "a number of years such as 4 years"
-    number, unit = split(value, accepted)
-    if unit.lower() not in YEARS:
-        raise Refused(f"found {shown(value)}", accepted)
-    return float(within(number, value, accepted, MOST_YEARS))
+    years: dict[str, int] = dict.fromkeys(YEARS, 1)
+    return with_unit(value, "a number of years such as 4 years", years, MOST_YEARS, bare=str.lower)
 
 
 Watts = Annotated[float, Quantity(watts, lambda x: f"{x!r} W", ("8.4 kW", "700 W"))]
@@ -98,5 +92,5 @@ Yearly = Annotated[float, Quantity(yearly, lambda x: f"{x!r} USD/year", ("200k U
 Lifetime = Annotated[float, Quantity(lifetime, lambda x: f"{x!r} years", ("4 years",))]
 Pause = Annotated[float, Quantity(partial(duration, zero=True), written_duration, ("3 min", "0 s"))]
 """A duration that may be nothing."""
-Hours = Annotated[float, Quantity(duration, lambda x: f"{x / 3600!r} h", ("50000 h",))]
+Hours = Annotated[float, Quantity(duration, lambda x: f"{x / HOUR!r} h", ("50000 h",))]
 """A duration that everybody quotes in hours: time between failures."""

@@ -33,6 +33,19 @@ class Report(Documented):
     )
 
 
+class Document(Report):
+    """A report that is a file by itself."""
+
+    def to_json(self) -> str:
+        """Indented JSON, with a newline at the end."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def to_yaml(self) -> str:
+        """YAML in the same order of keys."""
+        # Escaped, since PyYAML folds line separators of Unicode when it writes them as they are.
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=False, width=110)
+
+
 class Stage(Report):
     """What one pipeline rank holds."""
 
@@ -449,7 +462,7 @@ class Explored(Report):
     swings: tuple[Swing, ...]
 
 
-class Solution(Report):
+class Solution(Document):
     """The answer to a problem."""
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -473,15 +486,6 @@ class Solution(Report):
     """Where `planner solve --explore` asked for it."""
     notes: tuple[str, ...] = ()
     """Assumptions and warnings, a sentence each."""
-
-    def to_json(self) -> str:
-        """Indented JSON, with a newline at the end."""
-        return self.model_dump_json(indent=2) + "\n"
-
-    def to_yaml(self) -> str:
-        """YAML in the same order of keys."""
-        # Escaped, since PyYAML folds line separators of Unicode when it writes them as they are.
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=False, width=110)
 
     @classmethod
     def from_text(cls, text: str) -> Solution:

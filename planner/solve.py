@@ -6,7 +6,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from planner import answer, explain, relax
+from planner import answer, explain
+from planner.conflict import infeasible
 from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.mixing import ALONE_NEAREST
@@ -14,6 +15,7 @@ from planner.nearest import nearest_miss
 from planner.outlook import Outlook
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
+from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
@@ -45,7 +47,7 @@ def solve(
     instance = instance_of(problem)
     progress("pricing layouts")
     usual = recompute_families(instance)
-    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    table = Table.of(instance, goal_of(instance), every_family(instance))
     effort = Effort(until=until, progress=progress)
     plan = best(table, in_families(usual), effort)
     proved, surely = proof(table, Ledger.of(table, usual), effort), not effort.out_of_time
@@ -103,7 +105,7 @@ def with_conflict(instance: Instance, found: Solution, progress: Progress) -> So
     """The solution with the limits that cannot hold together, and the nearest plan that breaks them."""
     progress("nothing fits: looking for the nearest that would")
     nearest = nearest_miss(instance)
-    conflict = relax.infeasible(instance).model_copy(update={"nearest": nearest})
+    conflict = infeasible(instance).model_copy(update={"nearest": nearest})
     notes = found.notes if instance.mixing is None else (*found.notes, ALONE_NEAREST)
     return found.model_copy(update={"conflict": conflict, "notes": notes})
 

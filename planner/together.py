@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.units import DAY
 from planner.choose_place import TERMS, choose_place
 from planner.economics import Economy, first_key
 from planner.instance import Instance, Limits, Term
@@ -164,7 +165,7 @@ class Together:
 
     def _below(self, term: Term, ceiling: float, floors: list[dict[Term, float]]) -> float:
         """The most that a run may take of one term if its objective is below the ceiling."""
-        weight: dict[Term, float] = {"cost": 1.0, "time": 1 / 86400.0}
+        weight: dict[Term, float] = {"cost": 1.0, "time": 1 / DAY}
         if not np.isfinite(ceiling):
             return np.inf
         if self.lexicographic:

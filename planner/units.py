@@ -9,18 +9,19 @@ else raises `Refused` and says what is accepted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
+from costmodel.units import DAY, HOUR
 from planner.errors import Refused, nearest, shown
 from planner.numerals import count, scaled, split, whole, within
 
 SECONDS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
     **dict.fromkeys(("min", "minute", "minutes"), 60),
-    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600),
-    **dict.fromkeys(("d", "day", "days"), 86400),
-    **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * 86400),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), int(HOUR)),
+    **dict.fromkeys(("d", "day", "days"), int(DAY)),
+    **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * int(DAY)),
 }
 CALENDAR = ("month", "months", "mo", "year", "years", "yr", "y", "quarter", "quarters")
 BYTES = {
@@ -36,7 +37,7 @@ DOLLARS = ("USD", "usd", "$", "dollars", "dollar")
 # What is larger is a slip of the unit, not a plan.
 MOST_TOKENS = 10**16
 MOST_PARAMETERS = 10**15
-MOST_SECONDS = 100 * 366 * 86400
+MOST_SECONDS = 100 * 366 * DAY
 MOST_DOLLARS = 1e13
 MOST_DOLLARS_PER_GPU_HOUR = 1000.0
 MOST_BYTES = 1e18
@@ -159,12 +160,24 @@ def duration(value: object, *, zero: bool = False) -> float:
     return float(within(number * SECONDS[unit.lower()], value, accepted, MOST_SECONDS, zero=zero))
 
 
-def with_unit(value: object, accepted: str, scales: Mapping[str, int | Decimal], most: float) -> float:
-    """A number with one of the units of `scales`, in the unit whose scale is 1."""
-    number, unit = split(value, accepted)
+def with_unit(
+    value: object,
+    accepted: str,
+    scales: Mapping[str, int | Decimal],
+    most: float,
+    *,
+    bare: Callable[[str], str] = str.strip,
+    zero: bool = False,
+) -> float:
+    """A number with one of the units of `scales`, in the unit whose scale is 1.
+
+    `bare` takes away what a unit may be written with: of tCO2eq it leaves t.
+    """
+    number, written = split(value, accepted)
+    unit = bare(written)
     if unit not in scales:
         raise Refused(f"found {shown(value)}", accepted, nearest(unit, scales) if unit else "")
-    return float(within(number * scales[unit], value, accepted, most))
+    return float(within(number * scales[unit], value, accepted, most, zero=zero))
 
 
 def size(value: object) -> float:

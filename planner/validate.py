@@ -12,6 +12,7 @@ from costmodel.calibration.apply import calibrated_stack
 from costmodel.estimate import Estimate, estimate
 from costmodel.run import Run
 from costmodel.stack import load_stack
+from costmodel.units import DAY, GIB
 from planner.chance import length_quantile, length_spread
 from planner.confidence import band_of
 from planner.narrowing import set_name
@@ -21,8 +22,6 @@ from planner.solution import Decisions, Plan
 from planner.validate_launch import launch_faults
 from planner.validate_run import Lasting, lasts, site_of_pool, trainable
 
-DAY = 86400.0
-GIB = 2**30
 TOLERANCE = 1e-6
 
 

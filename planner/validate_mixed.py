@@ -10,12 +10,11 @@ from itertools import permutations
 
 from costmodel.mixed import Mixed, Part
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
+from costmodel.units import DAY, GIB
 from planner.pool import Pool
 from planner.problem import Problem
 from planner.solution import Decisions, Plan, PoolPart
 from planner.validate import (
-    DAY,
-    GIB,
     described_run,
     exceeded,
     keeps_to,

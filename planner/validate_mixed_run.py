@@ -17,10 +17,11 @@ from costmodel.money import bill
 from costmodel.storage.data import text_bytes, token_id_bytes
 from costmodel.storage.logs import usual_log_bytes
 from costmodel.storage.retention import kept_bytes
+from costmodel.units import DAY
 from hardware.site import site_storage
 from planner.pool import Pool
 from planner.problem import Problem
-from planner.site import DAY, Site
+from planner.site import Site
 from planner.solution import Decisions
 from planner.validate_run import Lasting, site_of_pool
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 from math import isclose
 from typing import Any
 
+from costmodel.units import DAY
 from planner.problem import Problem
 from planner.solution import PhasedRun, PhasePlan
-from planner.validate import DAY, TOLERANCE, predicted_of
+from planner.validate import TOLERANCE, predicted_of
 from planner.validate_run import lasts
 
 

@@ -15,8 +15,8 @@ from planner.instance import Instance
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import change_words, label, part_name, part_words
-from planner.relax import why_none
 from planner.search import Plan, Table, goal_of
+from planner.shortfall import why_none
 from planner.space.layouts import chunk_counts
 from planner.space.recompute import module_sets, recompute_families
 from planner.space.values import context_parallel_sizes, divisors, tensor_parallel_sizes

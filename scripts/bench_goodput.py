@@ -15,10 +15,11 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
-from planner import explain, relax
+from planner import explain
 from planner.answer import reported
 from planner.instance import Instance
 from planner.problem import Problem, load_problem
+from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
 from planner.search.goal import in_families
@@ -37,7 +38,7 @@ def seconds(problem: Problem, losses: bool) -> float:
     """CPU seconds of one search, and of the report of its plan with reasons."""
     instance = instance_of(problem) if losses else without_losses(instance_of(problem))
     started = process_time()
-    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    table = Table.of(instance, goal_of(instance), every_family(instance))
     plan = best(table, in_families(recompute_families(instance)))
     assert plan is not None, "the problem has a plan"
     reported(instance, plan, explain.reasons(table, plan, explain.runner_ups(table, plan)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from published import FOLDER, Row
 
 from costmodel.estimate import Estimate
+from costmodel.units import GIB
 from planner.confidence import coverage, kind_of
 from planner.estimates import estimated
 from planner.runs import DescribedRun, RefusedRun, describe
@@ -21,7 +22,6 @@ from scripts.fit_memory import Observations, left_out_errors
 from scripts.score_memory import DATA, OUT_OF_MEMORY, feasibility, observations, rows_of
 
 Values = NDArray[np.float64]
-GIB = 2**30
 FEWEST = 10
 """Runs that a group needs for its bias to count."""
 LAYOUTS = 3

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from costmodel.units import GIB
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from costmodel.memory.figures import reported_bytes
@@ -34,7 +36,6 @@ from planner.runs import DescribedRun, describe
 from planner.runs.notes import with_notes
 
 ROOT = Path(__file__).resolve().parents[1]
-GIB = 2**30
 DATA = ROOT / "validation" / "published.jsonl"
 OUT_OF_MEMORY = ROOT / "validation" / "out_of_memory.yaml"
 SAME = (

@@ -19,6 +19,7 @@ from costmodel.layer import layer_cost
 from costmodel.pipeline import stage_split
 from costmodel.rates import stage_rates
 from costmodel.stage import stage_memory
+from costmodel.units import GB, GIB
 from planner.estimates import reported
 from planner.importers.diagnose import diagnose
 from planner.importers.launch import Given, Launch, completed
@@ -28,7 +29,6 @@ from planner.runs import DescribedRun, describe
 
 CASES = Path(__file__).parent.parent / "tests" / "data" / "public_cases.yaml"
 WITHIN = 0.15
-GIB, GB = 2**30, 1e9
 THROUGHPUT = {
     "tokens": "tokens_per_s_per_gpu",
     "tflops": "model_tflops_per_gpu",

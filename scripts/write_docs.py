@@ -19,7 +19,19 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 PACKAGES = ("hardware", "costmodel", "planner")
-PLUMBING = {"__init__", "architecture", "cards", "run", "stack", "stack_parts", "shape", "passes", "figures"}
+PLUMBING = {
+    "__init__",
+    "architecture",
+    "cards",
+    "run",
+    "stack",
+    "stack_parallel",
+    "stack_parts",
+    "shape",
+    "passes",
+    "figures",
+    "units",
+}
 """Files of the cost model without a term of their own."""
 APART = {"closed_form", "huggingface"}
 """Packages of the cost model that predictions do not pass through."""
@@ -36,9 +48,10 @@ def problem_keys() -> str:
     from planner.pool import Pool
     from planner.power import Power
     from planner.pricing import Pricing
-    from planner.problem import Problem, Training
+    from planner.problem import Problem
     from planner.reliability import Checkpoints, Evaluation, Parts, Reliability
     from planner.storage import Keep, Servers, Storage
+    from planner.training import Training
 
     mappings = {
         "": Problem,

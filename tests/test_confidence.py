@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 
 from costmodel.estimate import estimate
 from costmodel.run import Run
+from costmodel.units import DAY
 from planner import chance
 from planner.cli.app import app
 from planner.confidence import TAIL, Band, band_of, least_margins
-from planner.economics import DAY, Economy
+from planner.economics import Economy
 from planner.errors import InvalidInput
 from planner.instance import Instance
 from planner.keybook import run_of

@@ -18,20 +18,22 @@ from typer.testing import CliRunner
 
 from costmodel.estimate import estimate
 from costmodel.pipeline import plain_layers
-from planner import answer, explain, relax, solution
+from planner import answer, explain, relaxed, solution
 from planner.account import Account
 from planner.alone import CHANGED, alone, neighbours
 from planner.break_even import break_evens
 from planner.cli.app import app
 from planner.cli.explanation_table import explanation_table
+from planner.conflict import conflicting
 from planner.explained import explained
 from planner.explanation import Explanation
-from planner.instance import Instance
+from planner.instance import Instance, Limits, Term
 from planner.listing import best_records
 from planner.marginal import best_there, moved, moves
 from planner.problem import load_problem
+from planner.relaxed import every_family
 from planner.resolve import instance_of
-from planner.search import Plan, Table, best, goal_of
+from planner.search import Mask, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solve import solve
 from planner.space.recompute import recompute_families
@@ -61,7 +63,7 @@ def explanation() -> Explanation:
 @cache
 def main_reasons() -> tuple[Instance, Plan, tuple[solution.Reason, ...]]:
     instance = instance_of(load_problem(MAIN))
-    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    table = Table.of(instance, goal_of(instance), every_family(instance))
     plan = best(table, in_families(recompute_families(instance)))
     assert plan is not None
     return instance, plan, explain.reasons(table, plan, explain.runner_ups(table, plan))
@@ -352,7 +354,7 @@ def test_no_price_helps_a_pool_that_is_too_slow_and_the_sentence_says_how_slow()
     assert plan is not None
     (other,) = [of for of in break_evens(instance, plan) if of.gpu == "H20"]
     assert other.wins == "never"
-    fastest = relax.fastest(
+    fastest = relaxed.fastest(
         fixed(instance, {"gpu": "H20"}), replace(instance.limits, deadline=None, budget=None)
     )
     assert fastest is not None
@@ -604,3 +606,24 @@ def test_a_broken_solution_file_exits_2(file: Path) -> None:
     done = run("explain", path, "-q")
     assert done.exit_code == 2
     assert "plans.0.decisions.tp" in done.stderr
+
+
+def test_what_conflicts_is_asked_of_no_set_of_limits_twice() -> None:
+    # Llama 13B with all its states on each GPU, and all the time in the world.
+    changes = (
+        ("search", {"tp": 1, "pp": 1, "cp": 1, "zero": 0, "framework": "any"}),
+        ("limits", {"deadline": "9000 days"}),
+    )
+    instance = instance_of(job(*changes))
+    for given in (False, True):
+        asked: list[Instance] = []
+
+        def find(
+            of: Instance, limits: Limits, objective: Term, mask: Mask | None, asked=asked
+        ) -> Plan | None:
+            asked.append(of)
+            return relaxed.optimum(of, limits, objective, mask)
+
+        assert conflicting(instance, find, given=given) == ("memory",)
+        assert len(asked) > 1
+        assert all(asked.count(each) == 1 for each in asked)

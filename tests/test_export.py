@@ -25,10 +25,9 @@ from costmodel.run import Fabric
 from costmodel.stack import load_stack
 from planner.cli.app import app
 from planner.export import LAUNCHERS, TARGETS, CannotExport, able, export, job_of
-from planner.export.bridge import NEEDED
 from planner.export.job import Job
 from planner.export.layout import pipeline_layout
-from planner.export.megatron import ROTARY
+from planner.export.undecided import ROTARY, UNDECIDED
 from planner.listing import listed, records
 from planner.problem import parse_problem
 from planner.resolve import instance_of
@@ -411,7 +410,7 @@ SAME = (
     ids=["dense", "block", "mla", "fp8", "gpt-oss", "gpt3"],
 )
 def test_the_bridge_recipe_says_what_the_command_line_says(of, monkeypatch):
-    for name in NEEDED | ROTARY:
+    for name in UNDECIDED | ROTARY:
         monkeypatch.setenv(name, "1")
     config = run_recipe(LAUNCHERS["bridge"](of)["recipe.py"], monkeypatch)
     o = megatron_options(LAUNCHERS["megatron"](of)["launch.sh"])

@@ -18,9 +18,8 @@ from test_export import job
 
 from costmodel.parameters import total_parameters
 from planner.export import LAUNCHERS
-from planner.export.bridge import NEEDED as BRIDGE
-from planner.export.megatron import ROTARY
 from planner.export.torchtitan import NEEDED as TITAN
+from planner.export.undecided import ROTARY, UNDECIDED
 
 pytestmark = [
     pytest.mark.slow,
@@ -79,7 +78,7 @@ def test_megatron_core_accepts_the_fields_and_lays_layers_where_the_plan_does(of
     for kernel in ("fused_sort_chunks_by_index_with_probs", "fused_unpermute"):
         monkeypatch.setattr(utilities, kernel, object(), raising=False)
     with monkeypatch.context() as stand_ins:
-        set_by_the_user(stand_ins, BRIDGE | ROTARY)
+        set_by_the_user(stand_ins, UNDECIDED | ROTARY)
         kind, given = run_recipe(LAUNCHERS["bridge"](of)["recipe.py"], stand_ins).model
     import torch
 

@@ -15,7 +15,7 @@ from random_problems import leading, precise, problem, with_room
 from searched import Looks, blank, limited, num_modes, usual_families, written_down
 
 from planner.instance import Instance
-from planner.relax import every_family
+from planner.relaxed import every_family
 from planner.search import Table, best, goal_of
 from planner.search.branch import fewer
 from planner.search.goal import in_families

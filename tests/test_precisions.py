@@ -18,13 +18,14 @@ from test_mixed import holds
 from test_oracle import compare
 from test_reuse import differences, families, fresh, what_if
 
-from planner import answer, explain, relax
+from planner import answer, explain
 from planner.break_even import break_evens
 from planner.errors import InvalidInput
 from planner.instance import Instance
 from planner.listing import best_records
 from planner.marginal import moves
 from planner.problem import Problem, parse_problem
+from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Plan, Table, best, goal_of
 from planner.search.front import frontier
@@ -62,7 +63,7 @@ def job(precision: Any = ("bf16", "fp8"), **more: Any) -> Problem:
 def searched() -> tuple[Problem, Instance, Table, Plan]:
     problem = job()
     instance = instance_of(problem)
-    table = Table.of(instance, goal_of(instance), relax.every_family(instance))
+    table = Table.of(instance, goal_of(instance), every_family(instance))
     plan = best(table, in_families(recompute_families(instance)))
     assert plan is not None
     return problem, instance, table, plan

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from costmodel.units import DAY
 from planner.answer import days_and_dollars
 from planner.cli.app import app
 from planner.cli.table import fact_rows, one_line
 from planner.cli.words import amount, dollars, seconds, share
-from planner.economics import DAY
 from planner.frontier import frontier
 from planner.problem import parse_problem
 from planner.report import extras

@@ -15,17 +15,21 @@ from hypothesis import strategies as st
 from oracle import Answer, Oracle, objective, within
 from random_problems import leading, problem, with_memory, with_room
 from searched import SAME, Looks, blank, least, limited, open_all, solved, usual_families, value
+from small_job import job
 
 from costmodel.architecture import Architecture
 from costmodel.run import Fabric
 from costmodel.stack import load_stack
 from hardware.catalogue import load_accelerator
+from planner.economics import gap
 from planner.explain import mode_of, questions
 from planner.instance import Instance, Limits, Narrowing, Pool
-from planner.relax import every_family
+from planner.relaxed import every_family
+from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, best_each, goal_of
 from planner.search.goal import differs, in_families
 from planner.space.recompute import recompute_modes
+from planner.variants import best_plan
 
 Make = Callable[[Random], Instance]
 seeds = st.integers(0, 1 << 20)
@@ -221,6 +225,27 @@ def test_the_clock_ends_a_search_with_what_there_is(seed: int, seconds: float) -
 
 # ---------------------------------------------------------------------------------------------------
 # Cases that went wrong, or could
+
+
+@given(st.floats(0, 1e12), st.floats(0, 1e12) | st.just(np.inf))
+def test_a_gap_is_a_share_of_the_objective_even_of_nothing(value: float, least: float) -> None:
+    share = gap(value, least)
+    assert 0 <= share <= 1
+    assert value * (1 - share) == pytest.approx(min(value, least), abs=1e-9 * value)
+
+
+def test_on_a_grid_that_emits_nothing_the_fastest_plan_has_the_least_carbon() -> None:
+    clean = ("power", {"carbon": "0 gCO2/kWh"})
+    fastest = best_plan(instance_of(job(clean, ("objective", "time"))))
+    assert fastest is not None
+    for limits in ((), (("limits.carbon", "3 t"),)):
+        instance = instance_of(job(clean, ("objective", "carbon"), *limits))
+        assert solved(instance) == fastest
+        for looks in (2, 7, 9, 12):
+            effort = Looks(looks)
+            plan = solved(instance, effort)
+            assert (effort.gap, plan is None or plan.step >= fastest.step) == (0.0, True)
+    assert solved(instance_of(job(clean, ("objective", "carbon"), ("limits.deadline", "1 day")))) is None
 
 
 def deep(max_batch: int, **allowed: tuple[Any, ...]) -> Instance:

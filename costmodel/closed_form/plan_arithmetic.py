@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from costmodel.units import DAY
+
 if TYPE_CHECKING:
     from costmodel.run import Column
-
-SECONDS_PER_DAY = 24 * 60 * 60
 
 
 def compute_seconds(flops: Column, num_gpus: Column, peak: Column, efficiency: Column = 1) -> Column:
@@ -22,12 +22,12 @@ def compute_seconds(flops: Column, num_gpus: Column, peak: Column, efficiency: C
 
 def training_days(flops: Column, num_gpus: Column, peak: Column, mfu: Column = 1) -> Column:
     """Days of a run: C/(N*F*MFU) / 86400; GPU-days with one GPU."""
-    return compute_seconds(flops, num_gpus, peak, mfu) / SECONDS_PER_DAY
+    return compute_seconds(flops, num_gpus, peak, mfu) / DAY
 
 
 def delivered_flops(days: Column, peak: Column, mfu: Column) -> Column:
     """Model FLOPs one GPU delivers in so many days: T*F*MFU."""
-    return days * SECONDS_PER_DAY * peak * mfu
+    return days * DAY * peak * mfu
 
 
 def gpus_for_deadline(flops: Column, days: Column, peak: Column, mfu: Column) -> Column:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.run import Column
+from costmodel.units import HOUR
 from hardware.site import Preset, site_reliability
 
-HOUR = 3600.0
 DAYS_A_MONTH = 30
 
 

@@ -15,10 +15,10 @@ from costmodel.storage.description import Storage
 from costmodel.storage.logs import usual_log_bytes
 from costmodel.storage.retention import Retention, kept_bytes
 from costmodel.storage.servers import servers_for_bandwidth, servers_for_room
+from costmodel.units import DAY
 from hardware.site import StorageServer, site_storage
 
 Array = NDArray[Any]
-DAY = 86400.0
 LIMITS = ("capacity", "write", "read")
 
 

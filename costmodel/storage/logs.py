@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from costmodel.run import Column
+from costmodel.units import DAY
 from hardware.site import site_storage
-
-DAY = 86400
 
 
 def log_bytes(num_gpus: Column, a_gpu_day: Column, days: Column) -> Column:

@@ -86,14 +86,12 @@ def calibrate(
 def _with_network(gpu: Accelerator, text: str) -> Accelerator:
     """The GPU with the line rate of this cluster's network."""
     from planner import units
-    from planner.errors import InvalidInput, Refused
+    from planner.errors import Refused
 
     try:
         rate = units.bandwidth(text)
     except Refused as refused:
-        raise InvalidInput(
-            file="--network", found=refused.found, accepted=refused.accepted, suggestion=refused.hint
-        ) from None
+        raise refused.of("--network") from None
     nic = rate * gpu.gpus_per_node / gpu.network.nics_per_node
     return gpu.model_copy(update={"network": gpu.network.model_copy(update={"nic": nic})})
 

@@ -58,14 +58,12 @@ def compare(
 def tokens_of(text: str) -> float:
     """A number of tokens. Raises InvalidInput."""
     from planner import units
-    from planner.errors import InvalidInput, Refused
+    from planner.errors import Refused
 
     try:
         return float(units.tokens(text))
     except Refused as refused:
-        raise InvalidInput(
-            file="--tokens", found=refused.found, accepted=refused.accepted, suggestion=refused.hint
-        ) from None
+        raise refused.of("--tokens") from None
 
 
 def comparison_table(found: Comparison) -> RenderableType:
@@ -74,7 +72,7 @@ def comparison_table(found: Comparison) -> RenderableType:
     from rich.text import Text
 
     from planner.cli.explanation_table import section
-    from planner.cli.table import sentences
+    from planner.cli.grid import sentences
     from planner.reason_words import label, part_name
 
     decisions = [(label(each.decision), str(each.a), str(each.b), "") for each in found.decisions]

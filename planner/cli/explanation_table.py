@@ -9,11 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from planner.cli.table import one_line, sentences
+from planner.cli.grid import INDENT, section, sentences
+from planner.cli.table import one_line
 from planner.explanation import Answer, ExplainedReason, Explanation, LimitMoved
 from planner.payment import Paying
-
-INDENT = (0, 0, 0, 2)
 
 
 def explanation_table(found: Explanation) -> RenderableType:
@@ -36,11 +35,6 @@ def explanation_table(found: Explanation) -> RenderableType:
     return Group(
         Text(head, style="bold"), *(section(title, body) for title, body in parts if body is not None)
     )
-
-
-def section(title: str, body: RenderableType) -> RenderableType:
-    """A titled part."""
-    return Group(Text(), Text(title, style="bold cyan"), Padding(body, INDENT))
 
 
 def free_limits(limits: Iterable[LimitMoved]) -> list[str]:

@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from planner.cli.grid import INDENT
 from planner.cli.words import decisions_line, seconds, share
 from planner.solution import Decisions
 
-INDENT = (0, 0, 0, 2)
 LEVEL_WORDS = {"error": "error", "warning": "warning", "note": "note"}
 SIZES = ("tp", "cp", "pp", "vpp", "ep", "etp")
 NEEDED = ("num_gpus", "gpu", "global_batch", "seq_len")

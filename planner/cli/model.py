@@ -60,7 +60,7 @@ def shown(value: Any) -> str:
 def model_facts(name: str) -> dict[str, Any]:
     """Parameters first, then the architecture as the card or the file has it. Raises `InvalidInput`."""
     from planner.config_file import looks_like_path, read_config
-    from planner.errors import InvalidInput, Refused
+    from planner.errors import Refused
     from planner.model import Model
 
     if looks_like_path(name):
@@ -69,9 +69,7 @@ def model_facts(name: str) -> dict[str, Any]:
     try:
         return facts_of(Model.spelled(name).architecture)
     except Refused as refused:
-        raise InvalidInput(
-            file="model", found=refused.found, accepted=refused.accepted, suggestion=refused.hint
-        ) from None
+        raise refused.of("model") from None
 
 
 def facts_of(architecture: Any) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def both(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def flags(given: dict[str, Any]) -> Callable[..., Any]:
     """Answers from flags alone: what is not given has its default."""
-    from planner.errors import InvalidInput, Refused
+    from planner.errors import Refused
 
     def take(flag: str, question: str, read: Callable[[str], T], default: Any = None) -> Any:
         text = given[flag] if given[flag] is not None else default
@@ -142,9 +142,7 @@ def flags(given: dict[str, Any]) -> Callable[..., Any]:
         try:
             return read(text)
         except Refused as refused:
-            raise InvalidInput(
-                file=flag, found=refused.found, accepted=refused.accepted, suggestion=refused.hint
-            ) from None
+            raise refused.of(flag) from None
 
     return take
 

@@ -89,11 +89,9 @@ def show(solution: Solution, format: Format) -> None:
 def seconds_of(text: str) -> float:
     """A duration; a bare number is seconds here."""
     from planner import units
-    from planner.errors import InvalidInput, Refused
+    from planner.errors import Refused
 
     try:
         return units.duration(f"{text} s" if text.replace(".", "", 1).isdecimal() else text)
     except Refused as refused:
-        raise InvalidInput(
-            file="--time-limit", found=refused.found, accepted=refused.accepted, suggestion=refused.hint
-        ) from None
+        raise refused.of("--time-limit") from None

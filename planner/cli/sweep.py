@@ -13,6 +13,7 @@ import typer
 
 from planner.cli.failures import UNEXPECTED, reported
 from planner.cli.output import print_json, print_table, tell_what_is_left_out
+from planner.cli.signals import INTERRUPTED, TERMINATED, Terminated, terminated
 from planner.cli.solve import Settings
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from planner.sweep.points import Point
     from planner.sweep.run import Done
     from planner.sweep.summary import Summary
-
-INTERRUPTED = 130
-"""As the shell says that a program was stopped by Ctrl-C."""
 
 
 class SweepFormat(StrEnum):
@@ -82,7 +80,8 @@ def sweep(
     """Solve many what-ifs: a grid over keys of the problem, its scenarios, or both.
 
     Each answer is a line of DIR/results*.jsonl as soon as it is there; run again, the sweep goes on where it
-    stopped. Exit codes: 0 all answered (feasible or not), 1 some failed, 2 invalid input, 130 stopped.
+    stopped. Exit codes: 0 all answered (feasible or not), 1 some failed, 2 invalid input, 130 stopped (by
+    SIGTERM: 143).
     """
     from planner.sweep.executors import cores
     from planner.sweep.parquet import polars, write_parquet
@@ -96,11 +95,11 @@ def sweep(
     part = None if shard is None else part_of(shard)
     work = Work(base, tuple(points), part, jobs or cores(), executor)
     try:
-        with bar(quiet) as told:
+        with terminated(), bar(quiet) as told:
             done = run(work, Store(output, part), told)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         typer.echo(f"planner: stopped; the same command goes on from what is in {output}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(TERMINATED if isinstance(stop, Terminated) else INTERRUPTED) from None
     if parquet:
         write_parquet(output, done.lines)
     show(done, len(points), format)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from planner.cli.grid import grid, section, sentences
 from planner.cli.mixed_table import pool_parts
+from planner.cli.phases_table import longest, phase_facts, run_facts
 from planner.cli.words import (
     NO_PLAN,
     amount,
@@ -19,6 +20,7 @@ from planner.cli.words import (
     dollars,
     energy_words,
     goodput_words,
+    nodes_word,
     seconds,
     share,
     stages_line,
@@ -29,8 +31,6 @@ from planner.solution import (
     Conflict,
     Estimate,
     MixingVerdict,
-    PhasedRun,
-    PhasePlan,
     Plan,
     Proof,
     RunnerUp,
@@ -38,40 +38,38 @@ from planner.solution import (
     Solution,
 )
 
-INDENT = (0, 0, 0, 2)
-
 
 def solution_table(solution: Solution) -> RenderableType:
     """Everything a reader of the terminal needs, from the answer down to how it was found."""
     name = str(solution.problem.get("name", "problem"))
     parts: list[RenderableType] = [Text(f"{name}: {status_line(solution)}", style="bold")]
     if solution.run is not None:
-        parts += [_section("Run", run_facts(solution.run)), _section("Phases", phase_facts(solution.run))]
-        parts += [_section("Limits", limits(solution.run.slack))] if solution.run.slack else []
-        parts += [_section("Why", sentences(solution.run.texts))] if solution.run.texts else []
-        parts += [_section("Longest phase", plan_facts(solution.plans[0], longest(solution.run).seq_len))]
-        parts += [_section("Its step time", breakdown(solution.plans[0]))]
+        parts += [section("Run", run_facts(solution.run)), section("Phases", phase_facts(solution.run))]
+        parts += [section("Limits", limits(solution.run.slack))] if solution.run.slack else []
+        parts += [section("Why", sentences(solution.run.texts))] if solution.run.texts else []
+        parts += [section("Longest phase", plan_facts(solution.plans[0], longest(solution.run).seq_len))]
+        parts += [section("Its step time", breakdown(solution.plans[0]))]
     elif solution.plans:
         seq_len = _seq_len(solution)
         best = solution.plans[0]
-        parts += [_section("Plan", plan_facts(best, seq_len))]
-        parts += [_section("Pools", pool_parts(best.decisions))] if best.decisions.parts else []
-        parts += [_section("Step time", breakdown(best))]
-        parts += [_section("Limits", limits(best.slack))] if best.slack else []
-        parts += [_section("Why", sentences(reason.text for reason in best.reasons))] if best.reasons else []
+        parts += [section("Plan", plan_facts(best, seq_len))]
+        parts += [section("Pools", pool_parts(best.decisions))] if best.decisions.parts else []
+        parts += [section("Step time", breakdown(best))]
+        parts += [section("Limits", limits(best.slack))] if best.slack else []
+        parts += [section("Why", sentences(reason.text for reason in best.reasons))] if best.reasons else []
     if solution.mixing:
-        parts.append(_section("Mixing", mixing_facts(solution.mixing)))
+        parts.append(section("Mixing", mixing_facts(solution.mixing)))
     if solution.sure:
-        parts.append(_section("How sure", sentences([solution.sure.text])))
+        parts.append(section("How sure", sentences([solution.sure.text])))
     if solution.conflict:
-        parts.append(_section("Limits that cannot hold together", conflict_facts(solution.conflict)))
+        parts.append(section("Limits that cannot hold together", conflict_facts(solution.conflict)))
     if len(solution.plans) > 1:
-        parts.append(_section("Other plans", sentences(map(one_line, solution.plans[1:]))))
+        parts.append(section("Other plans", sentences(map(one_line, solution.plans[1:]))))
     if solution.runner_ups:
-        parts.append(_section("Other GPUs", runner_ups(solution.runner_ups)))
+        parts.append(section("Other GPUs", runner_ups(solution.runner_ups)))
     if solution.notes:
-        parts.append(_section("Notes", sentences(solution.notes)))
-    return Group(*parts, _section("Proof", proof_line(solution.proof)))
+        parts.append(section("Notes", sentences(solution.notes)))
+    return Group(*parts, section("Proof", proof_line(solution.proof)))
 
 
 def _seq_len(solution: Solution) -> int | None:
@@ -80,27 +78,9 @@ def _seq_len(solution: Solution) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _section(title: str, body: RenderableType) -> RenderableType:
-    return Group(Text(), Text(title, style="bold cyan"), Padding(body, INDENT))
-
-
-def _grid(rows: Iterable[tuple[str, str]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
-    for label, text in rows:
-        grid.add_row(label, text)
-    return grid
-
-
-def sentences(texts: Iterable[str]) -> Table:
-    """A list, one sentence or more an entry."""
-    return _grid(("-", text) for text in texts)
-
-
 def plan_facts(plan: Plan, seq_len: int | None) -> Table:
     """What to launch and what it will do."""
-    return _grid(fact_rows(plan, seq_len))
+    return grid(fact_rows(plan, seq_len))
 
 
 def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
@@ -115,7 +95,7 @@ def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
     return [
         (
             "GPUs",
-            f"{decisions.machines} in {decisions.nodes} {_nodes(decisions.nodes)}",
+            f"{decisions.machines} in {decisions.nodes} {nodes_word(decisions.nodes)}",
         ),
         ("layout", decisions_line(decisions)),
         ("stages", stages_line(decisions)),
@@ -132,42 +112,6 @@ def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
     ]
 
 
-def run_facts(run: PhasedRun) -> Table:
-    """A run in phases as a whole."""
-    between = run.interval_80_days
-    sure = f" (80 % sure: {between[0]:.1f} to {between[1]:.1f})" if between else ""
-    lost = f"{share(run.goodput)}: {run.ideal_days:.1f} days if nothing stopped it"
-    facts = [
-        ("GPUs", f"{run.num_gpus} x {run.gpu} in {run.nodes} {_nodes(run.nodes)}"),
-        ("time", f"{run.days:.1f} days{sure}"),
-        ("cost", dollars(run.dollars)),
-        ("goodput", f"{lost}; {run.switching_hours:.2f} h between phases"),
-    ]
-    return _grid(facts + ([("energy", energy_words(run.energy))] if run.energy else []))
-
-
-def phase_facts(run: PhasedRun) -> Table:
-    """A line or two a phase."""
-    rows = []
-    for phase in run.phases:
-        d, estimate = phase.plan.decisions, phase.plan.estimate
-        head = f"{phase.days:.1f} days, {tokens(phase.tokens)} tokens of {phase.seq_len:,}"
-        step = f"{d.global_batch} sequences a step, {seconds(estimate.step_time_s)}"
-        rows.append((phase.name, f"{head}; {step}; {decisions_line(d)}"))
-    return _grid(rows)
-
-
-def tokens(number: float) -> str:
-    """11.33T, 252M."""
-    unit, name = next(each for each in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1, "")) if number >= each[0])
-    return f"{number / unit:.4g}{name}"
-
-
-def longest(run: PhasedRun) -> PhasePlan:
-    """The phase that lasts longest."""
-    return max(run.phases, key=lambda phase: phase.days)
-
-
 def site_facts(plan: Plan) -> list[tuple[str, str]]:
     """What the run loses, when it ends, what it draws and keeps: of what is known."""
     estimate, lost = plan.estimate, plan.estimate.losses
@@ -175,7 +119,9 @@ def site_facts(plan: Plan) -> list[tuple[str, str]]:
     if lost is not None and estimate.goodput is not None:
         facts += [("goodput", goodput_words(estimate, lost)), ("checkpoints", checkpoint_words(lost))]
     if lost is not None and lost.spare_nodes:
-        facts.append(("spares", f"{lost.spare_nodes} {_nodes(lost.spare_nodes)} ready, paid like the others"))
+        facts.append(
+            ("spares", f"{lost.spare_nodes} {nodes_word(lost.spare_nodes)} ready, paid like the others")
+        )
     if estimate.finish_days:
         ends = (
             f"{share.replace('%', ' %')} by {days:.1f} days" for share, days in estimate.finish_days.items()
@@ -199,10 +145,6 @@ def sure_facts(estimate: Estimate) -> list[tuple[str, str]]:
         risk = estimate.out_of_memory
         facts.append(("memory risk", f"{risk.risk}: {share(risk.probability)} run out"))
     return facts
-
-
-def _nodes(number: int) -> str:
-    return "node" if number == 1 else "nodes"
 
 
 def breakdown(plan: Plan) -> Table:
@@ -239,7 +181,7 @@ def one_line(plan: Plan) -> str:
 
 def runner_ups(others: Iterable[RunnerUp]) -> Table:
     """The best plan of each other GPU type, or why there is none."""
-    return _grid(
+    return grid(
         (other.gpu, "\n".join(filter(None, (one_line(other.plan) if other.plan else "", other.text))))
         for other in others
     )
@@ -253,7 +195,7 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
     of = verdict.proof
     looked = f"{of.node_pairs:,} pairs of node counts, {of.layouts:,} layouts, {of.solved:,} solved exactly"
     rows.append(("looked at", f"{looked}; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s"))
-    return _grid(rows)
+    return grid(rows)
 
 
 def conflict_facts(conflict: Conflict) -> Table:
@@ -262,7 +204,7 @@ def conflict_facts(conflict: Conflict) -> Table:
     near = conflict.nearest
     last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
     named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
-    return _grid([("in conflict", named), *moves, *last])
+    return grid([("in conflict", named), *moves, *last])
 
 
 def proof_line(proof: Proof) -> Text:

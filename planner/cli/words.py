@@ -81,6 +81,11 @@ def batch_words(decisions: Decisions, seq_len: int | None) -> str:
     )
 
 
+def nodes_word(number: int) -> str:
+    """Node or nodes."""
+    return "node" if number == 1 else "nodes"
+
+
 def dollars(value: float) -> str:
     """$1,843,200."""
     return f"${value:,.0f}"

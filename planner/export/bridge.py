@@ -5,22 +5,14 @@ from __future__ import annotations
 import ast
 
 from planner.export.job import Job
-from planner.export.megatron import ROTARY, environment
+from planner.export.megatron import environment
 from planner.export.megatron_model import Settings, Value
 from planner.export.megatron_settings import settings
 from planner.export.shell import HERE, required, script, summary, torchrun
+from planner.export.undecided import ROTARY, UNDECIDED
 
 VERSION = "Megatron-Bridge 0.6 (Megatron-Core 0.16 and later)"
 
-NEEDED = {
-    "DATA_PATH": "prefix of the tokenised data",
-    "TOKENIZER_MODEL": "a Hugging Face tokenizer, name or folder",
-    "CHECKPOINT_DIR": "where checkpoints are saved and resumed from",
-    "SAVE_INTERVAL": "steps between checkpoints",
-    "LR": "peak learning rate",
-    "MIN_LR": "final learning rate",
-    "LR_WARMUP_ITERS": "steps of warm-up",
-}
 
 IMPLIED = {
     "group_query_attention",
@@ -67,7 +59,7 @@ def bridge(job: Job) -> dict[str, str]:
     rotary = job.architecture.learned_positions == 0
     launch = script(
         summary(job, VERSION),
-        required(NEEDED | (ROTARY if rotary else {})),
+        required(UNDECIDED | (ROTARY if rotary else {})),
         environment(job),
         HERE,
         torchrun(job),

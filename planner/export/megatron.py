@@ -6,22 +6,17 @@ from planner.export.job import Job
 from planner.export.megatron_model import Value
 from planner.export.megatron_settings import SHARDED_GRADIENTS, settings
 from planner.export.shell import Argument, Variable, array, required, script, summary, torchrun
+from planner.export.undecided import OPTIONS, ROTARY, UNDECIDED
 
 VERSION = "Megatron-LM with Megatron-Core 0.20.0; every flag exists since 0.16"
 
 NEEDED = {
     "MEGATRON_PATH": "a checkout of Megatron-LM",
+    **UNDECIDED,
     "DATA_PATH": "prefix of the tokenised data, or weights and prefixes",
-    "TOKENIZER_MODEL": "a Hugging Face tokenizer, name or folder",
-    "CHECKPOINT_DIR": "where checkpoints are saved and resumed from",
-    "SAVE_INTERVAL": "steps between checkpoints",
-    "LR": "peak learning rate",
-    "MIN_LR": "final learning rate",
-    "LR_WARMUP_ITERS": "steps of warm-up",
 }
 MANY_QUEUES = 32
 """For overlapped expert traffic (Megatron-LM's own warning in validate_args: 1 or 32)."""
-ROTARY = {"ROTARY_BASE": "base of the rotary embedding (theta)"}
 
 
 def megatron(job: Job) -> dict[str, str]:
@@ -66,12 +61,7 @@ def run(rotary: bool) -> str:
     groups: list[tuple[Argument, ...]] = [
         ("--tokenizer-type", "HuggingFaceTokenizer"),
         ("--tokenizer-model", Variable("${TOKENIZER_MODEL}")),
-        ("--save", Variable("${CHECKPOINT_DIR}")),
-        ("--load", Variable("${CHECKPOINT_DIR}")),
-        ("--save-interval", Variable("${SAVE_INTERVAL}")),
-        ("--lr", Variable("${LR}")),
-        ("--min-lr", Variable("${MIN_LR}")),
-        ("--lr-warmup-iters", Variable("${LR_WARMUP_ITERS}")),
+        *OPTIONS,
     ]
     if rotary:
         groups.append(("--rotary-base", Variable("${ROTARY_BASE}")))

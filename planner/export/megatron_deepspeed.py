@@ -6,20 +6,11 @@ from planner.export.huggingface import only_data_parallel
 from planner.export.job import Job
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, Argument, Variable, array, required, script, summary, torchrun
+from planner.export.undecided import OPTIONS, ROTARY, UNDECIDED
 
 TARGET = "deepspeed"
 VERSION = "Megatron-DeepSpeed (github.com/deepspeedai/Megatron-DeepSpeed, main of 2025) with DeepSpeed 0.19"
-NEEDED = {
-    "MEGATRON_DEEPSPEED_PATH": "a checkout of Megatron-DeepSpeed",
-    "DATA_PATH": "prefix of the tokenised data",
-    "TOKENIZER_MODEL": "a Hugging Face tokenizer, name or folder",
-    "CHECKPOINT_DIR": "where checkpoints are saved and resumed from",
-    "SAVE_INTERVAL": "steps between checkpoints",
-    "LR": "peak learning rate",
-    "MIN_LR": "final learning rate",
-    "LR_WARMUP_ITERS": "steps of warm-up",
-    "ROTARY_BASE": "base of the rotary embedding (theta)",
-}
+NEEDED = {"MEGATRON_DEEPSPEED_PATH": "a checkout of Megatron-DeepSpeed"} | UNDECIDED | ROTARY
 PLAIN = {
     "moe": None,
     "mla": None,
@@ -147,12 +138,7 @@ RUN: list[tuple[Argument, ...]] = [
     ("--tokenizer-type", "HFTokenizer"),
     ("--tokenizer-model", Variable("${TOKENIZER_MODEL}")),
     ("--data-path", Variable("${DATA_PATH}")),
-    ("--save", Variable("${CHECKPOINT_DIR}")),
-    ("--load", Variable("${CHECKPOINT_DIR}")),
-    ("--save-interval", Variable("${SAVE_INTERVAL}")),
-    ("--lr", Variable("${LR}")),
-    ("--min-lr", Variable("${MIN_LR}")),
-    ("--lr-warmup-iters", Variable("${LR_WARMUP_ITERS}")),
+    *OPTIONS,
     ("--rotary-position-embeddings-theta", Variable("${ROTARY_BASE}")),
 ]
 """What the plan does not decide."""

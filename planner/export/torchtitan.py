@@ -10,6 +10,7 @@ from planner.export.shell import HERE, Variable, array, comment, required, scrip
 from planner.export.torchtitan_fit import activation_checkpoint, compiled, fits, parallelism, training
 from planner.export.torchtitan_model import flavor_file, flavor_of
 from planner.export.torchtitan_recipe import recipe
+from planner.export.undecided import ROTARY
 
 OLD = "torchtitan 0.2.2"
 NEW = "torchtitan 0.3.0"
@@ -20,7 +21,6 @@ NEEDED = {
     "LR_WARMUP_STEPS": "steps of warm-up",
     "CHECKPOINT_INTERVAL": "steps between checkpoints",
 }
-ROTARY = {"ROTARY_BASE": "base of the rotary embedding (theta)"}
 
 
 def torchtitan(job: Job) -> dict[str, str]:

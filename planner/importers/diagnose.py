@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from costmodel.architecture import Architecture
+from costmodel.units import GIB
 from planner.errors import Refused
 from planner.importers.findings import Finding, in_order
 from planner.importers.launch import Launch
@@ -20,7 +21,6 @@ from planner.runs import DescribedRun, describe
 from planner.runs.facts import RunFacts
 from planner.runs.model import architecture_of
 
-GIB = 2**30
 MUCH = 0.2
 """Share of a step from which exposed communication is."""
 RISKY, TIGHT = 0.67, 0.85

@@ -176,11 +176,5 @@ def model_of(name: str, folder: Path, file: str) -> Any:
     try:
         found = architecture_of(str(path.absolute()) if path.exists() else name, folder)
     except Refused as refused:
-        raise InvalidInput(
-            file=file,
-            path=f"--model {name}",
-            found=refused.found,
-            accepted=refused.accepted,
-            suggestion=refused.hint,
-        ) from None
+        raise refused.of(file, f"--model {name}") from None
     return found.model_dump(exclude_none=True)

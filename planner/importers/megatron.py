@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from planner.errors import InvalidInput, Refused
+from planner.errors import Refused
 from planner.importers.findings import Finding
 from planner.importers.launch import Given, Launch
 from planner.importers.launcher import World
@@ -61,12 +61,7 @@ def launches(started: Started, given: Given) -> list[Launch]:
             launch_of(started, options, facts(options, warnings), started.world(launcher), warnings, given)
         ]
     except Refused as refused:
-        raise InvalidInput(
-            file=started.line,
-            found=refused.found,
-            accepted=refused.accepted,
-            suggestion=refused.hint,
-        ) from None
+        raise refused.of(started.line) from None
 
 
 def launch_of(

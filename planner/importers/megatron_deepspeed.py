@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.errors import InvalidInput, Refused
+from planner.errors import Refused
 from planner.importers import deepspeed, megatron
 from planner.importers.deepspeed_trainer import json_of
 from planner.importers.findings import Finding
@@ -50,9 +50,7 @@ def launches(started: Started, given: Given) -> list[Launch]:
         unread = sorted(NOT_READ & set(options.unknown)) if experts(options) else []
         written, findings = facts(options, warnings)
     except Refused as refused:
-        raise InvalidInput(
-            file=started.line, found=refused.found, accepted=refused.accepted, suggestion=refused.hint
-        ) from None
+        raise refused.of(started.line) from None
     reasons = [f"--{', --'.join(unread)}: its experts are not read"] if unread else []
     if (name := json_of(words)) and not unset_in(name.rsplit("/", 1)[-1]):
         json = deepspeed.opened(started.beside(name, "DeepSpeed JSON"))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
+from costmodel.units import DAY, GIB
 from planner import solution
-from planner.answer import GIB, Used, memory_parts, slack_of_run, spare
-from planner.economics import DAY
+from planner.answer import Used, memory_parts, slack_of_run, spare
 from planner.instance import Instance, Pool
 from planner.mixed.losses import PairLosses
 from planner.mixed.outlook import PairOutlook, band_of_pair

@@ -55,8 +55,7 @@ class BestOfPairs(MixedSearch):
         """How far the best plan may be from the best there is; 1 if none was found in time."""
         if self.complete or self.achieved is None:
             return 0.0 if self.complete else 1.0
-        value = float(self.achieved[0][0])
-        return max(0.0, (value - self.least) / value)
+        return economics.gap(float(self.achieved[0][0]), self.least)
 
 
 def best_of_pairs(

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from costmodel.flops import model_flops_per_token
 from costmodel.money import dollars
-from planner.economics import DAY, Economy, asks_for_energy
+from costmodel.units import DAY
+from planner.economics import Economy, asks_for_energy
 from planner.instance import Instance, Pool, Term
 from planner.mixed.losses import PairLosses, nodes_of
 from planner.running import room_of

@@ -8,8 +8,8 @@ import numpy as np
 
 from costmodel.energy import Energy
 from costmodel.money import dollars
+from costmodel.units import DAY
 from planner.confidence import Band, band_of
-from planner.economics import DAY
 from planner.instance import Instance, Pool
 from planner.mixed.losses import PairLosses, failures_of_both, nodes_of
 from planner.mixed.plan import MixedPlan, mixed_of

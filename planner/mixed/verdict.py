@@ -82,7 +82,7 @@ def _proved(
     value = float(chosen[0][0])
     alone = float("inf") if mine is None else float(mine[0][0]) * (1 - found.proof.gap)
     mixed = float("inf") if search.complete else search.least
-    gap = max(0.0, (value - min(alone, mixed)) / value)
+    gap = economics.gap(value, min(alone, mixed))
     surely = found.status != "feasible" and (search.complete or search.least > value)
     return {
         "status": "optimal" if surely else "feasible",

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
+from costmodel.units import DAY
 from planner import answer
 from planner.chance import margin_of
-from planner.economics import DAY, Economy, within
+from planner.economics import Economy, within
 from planner.instance import Instance
 from planner.narrowing import ZERO_SCOPES
-from planner.relax import only_pool
 from planner.search import Effort, Plan, Table
 from planner.search.front import frontier
 from planner.solution import Decisions, Explored
@@ -146,7 +146,7 @@ def of_pool(
     instance: Instance, pool: int, known: list[Candidate], wider: float, until: float | None
 ) -> tuple[list[Candidate], bool]:
     """Candidates of one pool, and whether there are no others."""
-    alone = replace(only_pool(instance, pool), limits=loosened(instance, known, wider))
+    alone = replace(instance, pools=(instance.pools[pool],), limits=loosened(instance, known, wider))
     effort = Effort(until=until)
     plans, table = frontier(alone, effort)
     found = [candidate(instance, pool, answer.reported(alone, plan)) for plan in plans]

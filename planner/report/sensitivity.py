@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.units import DAY
 from planner.answer import days_and_dollars, decisions
 from planner.cli.words import decisions_line
-from planner.economics import DAY, Economy
+from planner.economics import Economy
 from planner.instance import Instance, Pool
 from planner.problem import Problem
 from planner.report.candidates import Candidate, row_of

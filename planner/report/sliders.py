@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
+from costmodel.units import DAY
 from planner.cli.words import dollars
-from planner.economics import DAY
 from planner.report.candidates import LIMIT, PRICE, Span
 from planner.report.data import ReportData
 

@@ -16,13 +16,13 @@ from costmodel.rates import stage_rates
 from costmodel.run import Run
 from costmodel.stage import StageRates, StageSplit, stage_time
 from costmodel.step import StepTime, step_time
+from costmodel.units import GIB
 from planner.problem import Problem
 from planner.report.timeline import Pass, timeline
 from planner.solution import Decisions
 from planner.validate import described_run, stage_lists
 
 Array = NDArray[Any]
-GIB = 2**30
 EMBEDDING_FORWARD = 1 / 2
 """Of the embedding's time: it reads in one direction what it adds up in the other."""
 HEAD_FORWARD = 1 / 3

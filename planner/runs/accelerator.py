@@ -6,8 +6,8 @@ import re
 from contextlib import suppress
 
 from hardware.accelerator import Accelerator
-from hardware.catalogue import UnknownAccelerator, accelerator_names, load_accelerator
-from planner.errors import Refused, shown
+from hardware.catalogue import UnknownAccelerator, load_accelerator
+from planner.gpu import of_catalogue
 
 SIZE = re.compile(r"(\d+)\s*GB\b(?!/s)", re.IGNORECASE)
 
@@ -17,13 +17,4 @@ def accelerator_of(gpu: str, variant: str | None) -> Accelerator:
     if size := SIZE.search(variant or ""):
         with suppress(UnknownAccelerator):
             return load_accelerator(f"{gpu}-{size.group(1)}GB")
-    try:
-        return load_accelerator(gpu)
-    except UnknownAccelerator as error:
-        hint = f"did you mean {' or '.join(map(repr, error.likely))}?" if error.likely else ""
-        raise Refused(
-            f"found {shown(gpu)}, which is no GPU of the catalogue",
-            ", ".join(accelerator_names()),
-            hint,
-            ("gpu",),
-        ) from None
+    return of_catalogue(gpu, "gpu")

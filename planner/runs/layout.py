@@ -7,7 +7,7 @@ import re
 from costmodel.architecture import Architecture
 from costmodel.parameters import layer_parameters
 from costmodel.pipeline import plain_layers
-from costmodel.stack_parts import Deals
+from costmodel.stack_parallel import Deals
 from planner.errors import Refused
 
 ENDS = 2

@@ -263,7 +263,7 @@ class Choices:
         ):
             left = self.front(part, index, np.inf, ())[0]
             least += table.goal.keys(part.economy.take(left), part.bound[left])[0].tolist()
-        return max(0.0, (value - min(least)) / value)
+        return economics.gap(value, min(least))
 
     def settle_for_plain(self) -> None:
         """Takes the plain split that is the incumbent for the plan: out of time."""

@@ -129,7 +129,7 @@ class Evaluation:
     def optimum(
         self, instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None
     ) -> Plan | None:
-        """`relax.optimum`, which what-ifs that nothing fits ask for again and again."""
+        """`relaxed.optimum`, which what-ifs that nothing fits ask for again and again."""
         assert mask is None
         goal = goal_of(instance, limits, objective)
         counted = tuple((p.min_nodes, p.max_nodes, p.price, p.committed) for p in instance.pools)

@@ -208,15 +208,18 @@ class Table:
         """What runs of layer keys take at least that spend so many GPU-seconds a token."""
         total = self.instance.tokens * gpu_seconds * (1 - 1e-12)
         of, first = self._per_gpu_second()
-        seconds, cost, limits = total * of["time"][key], total * of["cost"][key], self.goal.limits
+        seconds, cost, value = (
+            economics.at_rate(total, each[key]) for each in (of["time"], of["cost"], first)
+        )
+        limits = self.goal.limits
         late, dear = economics.outside(limits, seconds, cost)
         beyond = {}
         if limits.energy is not None:
-            beyond["energy"] = total * of["energy"][key] > limits.energy
+            beyond["energy"] = economics.at_rate(total, of["energy"][key]) > limits.energy
         if limits.carbon is not None:
-            beyond["carbon"] = total * of["carbon"][key] > limits.carbon
+            beyond["carbon"] = economics.at_rate(total, of["carbon"][key]) > limits.carbon
         beyond |= too_slow(self.instance, self.book.keys.pool[key], gpu_seconds * (1 - 1e-12))
-        return Least(seconds, cost, total * first[key], late, dear, beyond)
+        return Least(seconds, cost, value, late, dear, beyond)
 
     def least_of_keys(self) -> Least:
         """What layer keys take at least."""

@@ -6,7 +6,8 @@ from threading import local
 from time import monotonic
 from typing import Any
 
-from planner import answer, relax
+from planner import answer
+from planner.conflict import conflicting, moved_limits
 from planner.errors import InvalidInput, TimeLimit
 from planner.instance import Instance
 from planner.problem import Problem
@@ -100,8 +101,8 @@ def conflict(instance: Instance, evaluation: Evaluation) -> dict[str, Any]:
     `planner solve` adds how many nodes more and how much less headroom would do, and whether another
     framework would.
     """
-    limits = relax.conflicting(instance, evaluation.optimum, evaluation.table, given=True)
-    moves = relax.moved_limits(instance, evaluation.optimum)
+    limits = conflicting(instance, evaluation.optimum, evaluation.table, given=True)
+    moves = moved_limits(instance, evaluation.optimum)
     return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")
 
 

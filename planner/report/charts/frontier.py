@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from costmodel.units import DAY
 from planner.cli.words import decisions_line, dollars, share
-from planner.economics import DAY
 from planner.report.charts.theme import FAINT, INK, SERIES, Drawing, colored, data, sized, tooltip
 from planner.report.data import ReportData
 from planner.report.extras import extra

@@ -1,0 +1,94 @@
+"""Why a GPU, or a value of a decision, has no plan: the limit, and how near the nearest comes to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.units import DAY, GIB
+from planner.answer import surely
+from planner.evaluate import evaluate
+from planner.instance import Instance, Limits, Term
+from planner.relaxed import OTHERS, cheapest, every_family, fastest, limited, optimum, other_words, without
+from planner.required import requirements_of
+from planner.requirements import texts
+from planner.search import Effort, Mask, Plan, Table, best, goal_of
+from planner.search.rows import memory_limits
+from planner.space.columns import LayerKeys
+from planner.space.layouts import expand
+
+Array = NDArray[Any]
+PROBED = 4096
+"""Pipelines whose even split is priced to see how much memory they need."""
+
+
+def why_none(table: Table, mask: Mask) -> tuple[str, str]:
+    """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
+    instance, limits = table.instance, table.goal.limits
+
+    def find(_: Instance, limits: Limits, objective: Term, mask: Mask | None) -> Plan | None:
+        return best(table.again(goal_of(instance, limits, objective)), mask, Effort())
+
+    if limits.deadline is not None:
+        plan = fastest(instance, replace(limits, deadline=None), mask, find)
+        if plan is not None:
+            days, cost = surely(instance, plan)
+            return (
+                "deadline",
+                f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})",
+            )
+    if limits.budget is not None:
+        plan = cheapest(instance, replace(limits, budget=None), mask, find)
+        if plan is not None:
+            _, cost = surely(instance, plan)
+            return "budget", f"the cheapest costs ${cost:,.0f} of ${limits.budget:,.0f}"
+    named = limited(instance, limits)
+    for text in texts(requirements_of(instance)):
+        free = without(replace(instance, limits=limits), [text])
+        if (plan := fastest(free, free.limits, mask)) is not None:
+            days, cost = surely(free, plan)
+            return text, f"without {text} the fastest takes {days:.1f} days and costs ${cost:,.0f}"
+    for name in OTHERS:
+        if name in named and (words := other_words(instance, limits, name, mask)):
+            return name, f"the least is {words[1]} of {words[0]}"
+    free = without(replace(instance, limits=limits), named)
+    if len(named) > 1:
+        run_only = set(named) <= {"deadline", "budget"}
+        plan = fastest(free, free.limits, mask, find if run_only else optimum)
+        if plan is not None:
+            days, cost = surely(free, plan)
+            return " and ".join(named), f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
+    return memory_words(Table.of(free, goal_of(free), every_family(free)), mask)
+
+
+def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
+    """How much memory the leanest even split needs against what there is, or that nothing is valid."""
+    instance = table.instance
+    table.list_pipelines(np.flatnonzero(chosen(mask, table.book.keys)))
+    rows = table.pipelines.rows
+    index = np.flatnonzero(chosen(mask, rows))
+    # Small micro-batches need least.
+    order = np.argsort(rows.micro_batch[index], kind="stable")
+    table.open(index[order][:PROBED], np.inf)
+    groups = table.groups.rows
+    groups = table.book.specific(groups.take(np.flatnonzero(chosen(mask, groups))))
+    candidates = expand(instance, groups.take(slice(PROBED)))
+    if not len(groups) or not chosen(mask, candidates).any():
+        return "search", "the batch, the layers and the pools leave no other value"
+    plain = replace(candidates, m_high=candidates.m_low)
+    figures = evaluate(table.book, plain)
+    need, room = (
+        np.minimum(figures.plain_memory, figures.recomputed_memory),
+        memory_limits(instance, plain.pool),
+    )
+    leanest = int(np.argmin(need / room))
+    least, there = need[leanest] / GIB, room[leanest] / GIB
+    return "memory", f"the leanest even split needs {least:.1f} GiB of {there:.1f} on each GPU"
+
+
+def chosen(mask: Mask, rows: LayerKeys) -> Array:
+    """The rows of a mask: (rows,) bool."""
+    return np.ones(len(rows), dtype=bool) & mask(rows)
