@@ -85,6 +85,7 @@ def _shards(problem: Problem, rules: Framework, d: Decisions) -> bool:
         "pipeline": d.pp > 1,
         "replicas": d.dp * d.cp > 1,
         "experts": problem.model.architecture.moe is not None,
+        "expert_overlap": d.ep_overlap,
         "fp8_weights": d.precision == "fp8" and profile.data_parallel.low_precision_parameter_bytes == 1,
     }
     near = d.zero_scope == "full" or d.zero in rules.node_scope

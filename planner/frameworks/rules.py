@@ -96,9 +96,19 @@ def even_stages(instance: Instance) -> bool:
 
 
 def launches_zero(
-    instance: Instance, precision: str, zero: int, *, split: bool, pipeline: bool, replicas: bool
+    instance: Instance,
+    precision: str,
+    zero: int,
+    *,
+    split: bool,
+    pipeline: bool,
+    replicas: bool,
+    hidden: bool = False,
 ) -> bool:
-    """Whether the framework has a ZeRO stage in a precision, by tp*cp > 1, pp > 1 and dp*cp > 1."""
+    """Whether the framework has a ZeRO stage in a precision, by tp*cp > 1, pp > 1 and dp*cp > 1.
+
+    `hidden`: the experts' traffic overlaps with compute.
+    """
     rules = framework_of(instance.framework)
     if rules is None:
         return True
@@ -108,6 +118,7 @@ def launches_zero(
         "replicas": replicas,
         "experts": instance.architecture.moe is not None,
         "fp8_weights": fp8_weights(instance, precision),
+        "expert_overlap": hidden,
     }
     return any(zero in rule.zero and rule.holds(**facts) for rule in rules.sharding)
 

@@ -36,6 +36,8 @@ class Sharding(Rule):
     """The model has experts."""
     fp8_weights: bool | None = None
     """FP8 training with weights that are kept and gathered in FP8."""
+    expert_overlap: bool | None = None
+    """The experts' all-to-all is hidden behind compute."""
 
     def holds(self, **facts: bool) -> bool:
         """Whether it speaks of such plans."""

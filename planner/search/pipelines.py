@@ -58,25 +58,27 @@ class PipelineTable:
         instance, of = book.instance, book.keys.take(keys)
         at, parts = [], []
         for (pool, ranks), layout in layouts.items():
-            mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
-            if not len(mine):
-                continue
-            # All pipelines of more than one stage have the same ZeRO stages.
-            precision = instance.pools[pool].precision
-            alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
-            values = [
-                (pp, zero, filled)
-                for pp in values_of(layout.pp)
-                for zero in (alone if pp == 1 else more)
-                for filled in ((1,) if pp == 1 else (1, 0))
-            ]
-            at.append(np.repeat(mine, len(values)))
-            parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
+            here = (of.pool == pool) & (of.tp * of.cp == ranks)
+            for hidden in (False, True):
+                mine = np.flatnonzero(here & (of.hidden == hidden))
+                if not len(mine):
+                    continue
+                # All pipelines of more than one stage have the same ZeRO stages.
+                precision = instance.pools[pool].precision
+                alone, more = (
+                    pipeline_zero_stages(instance, precision, ranks, pp, hidden=hidden) for pp in (1, 2)
+                )
+                # Hidden traffic needs virtual stages, and those a pipeline that fills.
+                values = [
+                    (pp, zero, filled)
+                    for pp in values_of(layout.pp)
+                    for zero in (alone if pp == 1 else more)
+                    for filled in ((1,) if pp == 1 or hidden else (1, 0))
+                ]
+                at.append(np.repeat(mine, len(values)))
+                parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
         index = np.concatenate([np.empty(0, dtype=np.int64), *at])
-        each = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts])
-        # Hidden traffic needs virtual stages, and those a pipeline that fills.
-        some = np.flatnonzero((each[:, 2] == 1) | ~of.hidden[index])
-        index, (pp, zero, filled) = index[some], each[some].T
+        pp, zero, filled = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts]).T
         columns = of.take(index)
         rows = Pipelines(
             **{f.name: getattr(columns, f.name) for f in fields(columns)},

@@ -57,11 +57,11 @@ class Counter:
         domain = self.instance.pools[pool].fabric.domain
         return fills_nodes(domain, ranks // cp, cp, 1, self.layouts[pool, ranks].dp)
 
-    def _stages(self, pool: int, ranks: int, cp: int, whole: int) -> Array:
+    def _stages(self, pool: int, hidden: int, ranks: int, cp: int, whole: int) -> Array:
         """Values of the ZeRO stage and its scope, by layout; `whole`: domains hold experts' groups."""
         layout = self.layouts[pool, ranks]
         nodes = self._once(self._nodes, pool, ranks, cp) * whole
-        return self.many.stages(pool, ranks, layout.pp, cp * layout.dp, nodes)
+        return self.many.stages(pool, hidden, ranks, layout.pp, cp * layout.dp, nodes)
 
     def _scopes(self, pool: int, ranks: int, cp: int, whole: int, sharing: int) -> Array:
         """Values of the scope that a pipeline's ZeRO stage (or none) has, by layout."""
@@ -92,7 +92,7 @@ class Counter:
         number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, -1)
         order = self._once(self._by_gpus, pool, ranks)
         whole = self._whole(pool, experts)
-        each = (number * self._once(self._stages, pool, ranks, min(cp, 2), whole))[order]
+        each = (number * self._once(self._stages, pool, hidden, ranks, min(cp, 2), whole))[order]
         return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each)])
 
     def totals_by_pp(self, of: tuple[int, ...], sharing: int, filled: int) -> Array:
