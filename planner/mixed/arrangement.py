@@ -16,7 +16,7 @@ from planner.keybook import KeyBook
 from planner.mixed.bound import favour
 from planner.mixing import Form
 from planner.space.columns import LayerKeys, families
-from planner.space.recompute import ALL
+from planner.space.recompute import ALL, HIDDEN
 
 Array = NDArray[Any]
 
@@ -105,8 +105,10 @@ def _parts(book: KeyBook, pool: int, keys: Array) -> Array:
     """(keys, kinds + 2)."""
     mix = LayerMix.of(book.instance.architecture)
     parts = np.zeros((len(keys), len(mix.totals) + 2))
-    for _, family, variant, at in families(book.keys.take(keys)):
-        cost = book.costs[pool, variant][0].take(book.place[keys[at]])
+    for _, family, at in families(book.keys.take(keys)):
+        of = keys[at]
+        where = book.start[pool, book.keys.variant[of]] + book.place[of]
+        cost = book.costs[pool, family >= HIDDEN].cost.take(where)
         kinds = cost.total + cost.forward if family == ALL else cost.total
         parts[at, :-2] = mix.totals * kinds
         parts[at, -2], parts[at, -1] = cost.first, cost.last

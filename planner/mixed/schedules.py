@@ -31,8 +31,6 @@ from planner.stages import StagePlan, StageProblem
 Array = NDArray[Any]
 Wins = Callable[[Economy, Array], Array]
 """Which rows may be better than the best plan, in order of their bounds."""
-Which = tuple[int, int]
-"""Family and variant."""
 ROWS = 1 << 12
 """Layouts that are priced together."""
 FIRST_ROWS = 16
@@ -53,7 +51,6 @@ class Schedules:
 
     of: Arrangement
     family: int
-    variant: int
     branch: Branch
     row: Array
     """Of the branch."""
@@ -78,7 +75,7 @@ class Schedules:
             split=int(rows.split[at]),
             dp=(int(rows.dp[0, at]), int(rows.dp[1, at])),
             num_microbatches=(first, second),
-            variant=self.variant,
+            variant=int(keys.variant[0]),
             stages=StagePlan((), ()),
             step=float("nan"),
             seconds=float("nan"),
@@ -116,9 +113,9 @@ class LayoutBounds:
         # First what needs no prices, of all layouts at once.
         some = wins(self._economy(rows), least_of(self.of, self._bare(rows)))
         rows = rows.take(some)
-        for _, family, variant, at in families(self.of.keys.take(rows.key)):
+        for _, family, at in families(self.of.keys.take(rows.key)):
             for start in range(0, len(at), ROWS):
-                self._block(rows.take(at[start : start + ROWS]), (family, variant), wins, settle)
+                self._block(rows.take(at[start : start + ROWS]), family, wins, settle)
 
     def _bare(self, rows: MixedRows) -> Branch:
         """Layouts by their layers, bubble and stragglers alone."""
@@ -128,15 +125,15 @@ class LayoutBounds:
         around = Around.nothing(1 if stages else 2, scale, of.instance.stack.pipeline.bubble)
         return Branch.opened(rows, None, pace, around)
 
-    def _block(self, rows: MixedRows, which: Which, wins: Wins, settle: Callable[[Schedules], None]) -> None:
+    def _block(self, rows: MixedRows, family: int, wins: Wins, settle: Callable[[Schedules], None]) -> None:
         rows = rows.take(wins(self._economy(rows), least_of(self.of, self._bare(rows))))
         if not len(rows):
             return
-        mix, costs = LayerMix.of(self.of.instance.architecture), costs_of(self.of, rows, which[1])
+        mix, costs = LayerMix.of(self.of.instance.architecture), costs_of(self.of, rows)
         pace = pace_without_memory(costs, mix)
         rough = Branch.opened(rows, costs, pace, costs.around(mix))
         some = wins(self._economy(rows), least_of(self.of, rough))
-        branches = branches_of(self.of, rough.take(some), which[0])
+        branches = branches_of(self.of, rough.take(some), family)
         bounds = [least_of(self.of, of) for of in branches]
         size = FIRST_ROWS
         while any(len(of.rows) for of in branches):
@@ -144,7 +141,7 @@ class LayoutBounds:
                 order = wins(self._economy(of.rows), bounds[number])
                 first, rest = order[:size], order[size:]
                 if len(first):
-                    settle(self._schedules(of.take(first), which, wins))
+                    settle(self._schedules(of.take(first), family, wins))
                 branches[number], bounds[number] = of.take(rest), bounds[number][rest]
             size *= 2
 
@@ -161,24 +158,24 @@ class LayoutBounds:
         gpus = self.running.num_gpus[:, rows.cell]
         return Running.of(self.of.instance, self.of.both, gpus, rows.replicas(self.of))
 
-    def _schedules(self, of: Branch, which: Which, wins: Wins) -> Schedules:
+    def _schedules(self, of: Branch, family: int, wins: Wins) -> Schedules:
         """All schedules of a branch's layouts that may win."""
-        found = [self._numbers(of.take(np.array([index])), which, wins) for index in range(len(of.rows))]
+        found = [self._numbers(of.take(np.array([index])), family, wins) for index in range(len(of.rows))]
         row = np.concatenate([np.full(each.shape[1], index) for index, each in enumerate(found)])
-        return self._bounded(of, which, row, np.concatenate(found, axis=1))
+        return self._bounded(of, family, row, np.concatenate(found, axis=1))
 
-    def _numbers(self, one: Branch, which: Which, wins: Wins) -> Array:
+    def _numbers(self, one: Branch, family: int, wins: Wins) -> Array:
         """(2, schedules) numbers of micro-batches of one layout that may win."""
 
         def winning(m: Array) -> Array:
-            some = self._bounded(one, which, np.zeros(m.shape[1], dtype=np.int64), m)
+            some = self._bounded(one, family, np.zeros(m.shape[1], dtype=np.int64), m)
             return wins(some.economy, some.bound)
 
         return numbers_of(self.of, one, winning)
 
-    def _bounded(self, of: Branch, which: Which, row: Array, m: Array) -> Schedules:
+    def _bounded(self, of: Branch, family: int, row: Array, m: Array) -> Schedules:
         at = of.take(row)
         bound = step_of(at.around, at.pace, m) * SURE
         tokens = at.rows.sequences(self.of, m) * float(self.of.instance.seq_len)
         economy = self._running(at.rows).economy(self.of.instance, self.of.both, tokens)
-        return Schedules(self.of, *which, of, row, m, bound, economy)
+        return Schedules(self.of, family, of, row, m, bound, economy)

@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.memory.layer_memory import on_stages
 from costmodel.memory.overhead import fixed_bytes
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import recomputes, within_memory
 from planner.bound.compute import slowest_bound
-from planner.bound.fit import may_fit
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
+from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
 from planner.search.rows import memory_limit
 from planner.space.columns import FULL, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
@@ -87,9 +86,7 @@ class PipelineTable:
             zero=zero,
             filled=filled,
         )
-        # Where the experts' traffic is hidden pipelines are interleaved.
-        chunks = np.where(rows.hidden & (pp > 1), 2, 1)
-        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, chunks)
+        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, chunks_at_least(rows))
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
         each = gpu_seconds(book, rows, slowest, extra)
         return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
@@ -100,10 +97,10 @@ class PipelineTable:
     def fit(self, book: KeyBook, index: Array, layouts: Places) -> None:
         """Finds what memory leaves of pipelines."""
         index = index[np.argsort(self.rows.pp[index], kind="stable")]
-        for pool, family, variant, of in families(self.rows.take(index)):
+        for pool, family, of in families(self.rows.take(index)):
             for some in np.split(index[of], range(ROWS, len(of), ROWS)):
                 rows = self.rows.take(some)
-                slowest, extra = _within_memory(book, rows, (pool, family, variant), layouts)
+                slowest, extra = _within_memory(book, rows, pool, family, layouts)
                 self.slowest[some] = np.maximum(self.slowest[some], slowest)
                 self.extra[some] = extra
                 self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
@@ -153,84 +150,70 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
 
 
 def _within_memory(
-    book: KeyBook, rows: Pipelines, of: tuple[int, int, int], layouts: Places
+    book: KeyBook, rows: Pipelines, pool: int, family: int, layouts: Places
 ) -> tuple[Array, Array]:
     """bound.within_memory of pipelines of one pool and family, whatever their replicas.
 
-    States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out. Of a
-    family that leaves its variant open it is the least of all its variants.
+    States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out. Where
+    their variant is open it is the least of all variants.
     """
-    (pool, family, variant), instance = of, book.instance
-    groups, least = _roomiest(instance, rows, layouts)
-    several = [variant] if variant != OPEN else book.open_variants(pool, family)
-    rates = book.rates(groups, pool, several[0], vpp=1)
-    fixed = fixed_bytes(run_of_rows(instance, pool, several[0], replace(groups, dp=least), vpp=1))
-    rates = replace(rates, fixed_bytes=fixed)
-    open_rows = _may_fit(book, rates, groups, pool, family, several, memory_limit(instance, pool))
+    groups, fewest = _roomiest(book.instance, rows, layouts)
     slowest, extra = np.full(len(rows), np.inf), np.zeros(len(rows))
-    for each in several:
-        at = _worth_a_look(book, groups, slowest, open_rows, (pool, each)) if variant == OPEN else open_rows
-        own = _of_variant(book, gather(rates, at), groups.take(at), pool, each)
-        for some in np.split(np.arange(len(at)), _blocks(groups.pp[at])) if len(at) else ():
-            found = _least_in_time(book, gather(own, some), groups.take(at[some]), pool, family)
-            better = found[0] < slowest[at[some]]
-            slowest[at[some]] = np.where(better, found[0], slowest[at[some]])
-            extra[at[some]] = np.where(better, found[1], extra[at[some]])
+    is_open = bool((rows.variant == OPEN).any())
+    bare, lean = leanest(book, groups, family) if is_open else (groups, lambda rates: rates)
+    rates = _bare_rates(book, bare, fewest)
+    at = np.flatnonzero(may_fit_rates(book, groups, lean(rates), family))
+    if is_open:
+        slowest[at] = _least_of_open(book, groups.take(at), fewest[at], family)
+        return slowest, extra
+    for part in np.split(at, _blocks(groups.pp[at])) if len(at) else ():
+        slowest[part], extra[part] = _in_time(book, gather(rates, part), groups.take(part), family)
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
 
 
-def _may_fit(
-    book: KeyBook,
-    rates: StageRates,
-    groups: Groups,
-    pool: int,
-    family: int,
-    several: list[int],
-    limit: float,
-) -> Array:
-    """Rows that may fit with the leanest of some variants."""
-    if len(several) > 1:
-        kinds = [book.memory(groups, pool, each).kept.kinds for each in several]
-        working = [book.memory(groups, pool, each).working for each in several]
-        kept = replace(rates.kept, kinds=np.minimum.reduce(kinds))
-        rates = replace(rates, kept=kept, working=rates.working - working[0] + np.minimum.reduce(working))
-    mix, recomputes = layer_mix(book.instance), stage_recompute(family) != "none"
-    return np.flatnonzero(may_fit(rates, mix, groups.pp, groups.m_low, limit, recomputes))
+def _least_of_open(book: KeyBook, groups: Groups, fewest: Array, family: int) -> Array:
+    """The same of rows whose variant is open: (rows,) the slowest rank of the best one."""
+    mix = layer_mix(book.instance)
+
+    def rates_of(copies: Groups, which: Array) -> StageRates:
+        return _bare_rates(book, copies, fewest[which])
+
+    def fits(copies: Groups, which: Array) -> Array:
+        return may_fit_rates(book, copies, rates_of(copies, which), family)
+
+    def quickest(copies: Groups, which: Array) -> Array:
+        return slowest_bound(book.least_of(copies), mix, copies.pp, chunks_at_least(copies))
+
+    def bound(copies: Groups, which: Array) -> Array:
+        found, rates = np.empty(len(copies)), rates_of(copies, which)
+        order = np.argsort(copies.pp, kind="stable")
+        for part in np.split(order, _blocks(copies.pp[order])):
+            found[part] = _in_time(book, gather(rates, part), copies.take(part), family)[0]
+        return found
+
+    return least_of_variants(book, groups, family, fits, quickest, bound)
 
 
-def _worth_a_look(
-    book: KeyBook, groups: Groups, slowest: Array, open_rows: Array, of: tuple[int, int]
-) -> Array:
-    """Of some rows, those that need a variant and may be quicker with it than what is known."""
-    least, needed = book.parts[of]
-    place = book.place[groups.key[open_rows]]
-    pp = groups.pp[open_rows]
-    chunks = np.where(groups.hidden[open_rows] & (pp > 1), 2, 1)
-    quickest = slowest_bound(least.take(place), layer_mix(book.instance), pp, chunks)
-    return open_rows[np.flatnonzero(needed[place] & (quickest < slowest[open_rows]))]
+def chunks_at_least(rows: Pipelines) -> Array:
+    """Chunks of a rank at least: where the experts' traffic is hidden pipelines are interleaved."""
+    return np.where(rows.hidden & (rows.pp > 1), 2, 1)
 
 
-def _of_variant(book: KeyBook, rates: StageRates, groups: Groups, pool: int, variant: int) -> StageRates:
-    """The rates with a variant's layers.
-
-    Their work is without the traffic of ZeRO 2 and 3, which depends on the replicas.
-    """
+def _bare_rates(book: KeyBook, groups: Groups, fewest: Array) -> StageRates:
+    """Rates of rows whose layouts have `fewest` replicas or more, without the traffic of ZeRO 2 and 3."""
+    rates, pool = book.rates(groups, vpp=1), int(groups.pool[0])
+    run = run_of_rows(book.instance, pool, int(groups.variant[0]), replace(groups, dp=fewest), vpp=1)
     if book.instance.assume_mfu is None:
-        cost = book.cost(groups, pool, variant)
+        cost = book.cost(groups)
         rates = replace(rates, work=PerLayer(cost.total, cost.first, cost.last))
-    layer = on_stages(
-        run_of_rows(book.instance, pool, variant, groups, vpp=1), book.memory(groups, pool, variant)
-    )
-    return replace(rates, kept=layer.kept, checkpoint=layer.checkpoint, working=layer.working)
+    return replace(rates, fixed_bytes=fixed_bytes(run))
 
 
-def _least_in_time(
-    book: KeyBook, rates: StageRates, groups: Groups, pool: int, family: int
-) -> tuple[Array, Array]:
-    """bound.within_memory of rows that may fit, in one schedule that keeps least in flight."""
+def _in_time(book: KeyBook, rates: StageRates, groups: Groups, family: int) -> tuple[Array, Array]:
+    """bound.within_memory of rows that may fit, in a schedule that keeps least in flight."""
     mix, pp, one = layer_mix(book.instance), groups.pp, np.ones_like(groups.pp)
     (case,) = recompute_cases(stage_recompute(family), False, mix.layers, pp, one)
-    limit = memory_limit(book.instance, pool)
+    limit = memory_limit(book.instance, int(groups.pool[0]))
     room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, True, family >= HIDDEN, recomputes([case]))
     return within_memory(rates, room, mix, pp, one, case, HALVINGS)

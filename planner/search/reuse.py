@@ -34,7 +34,7 @@ from planner.search.what_if import WhatIf, columns_of
 from planner.space.columns import Candidates, Groups, Pipelines
 from planner.space.counting import Counter, Places
 from planner.space.layouts import Layouts
-from planner.space.recompute import VARIANTS
+from planner.space.recompute import VARIANTS, family_variants
 from planner.space.totals import LookedUp, Totals
 
 Array = NDArray[Any]
@@ -189,7 +189,8 @@ class Evaluation:
     @property
     def variants(self) -> tuple[int, ...]:
         """All that candidates may have."""
-        return tuple(sorted({variant for _, variant in self.book.costs}))
+        of = self.book.instance
+        return tuple(sorted({v for family in self.recompute for v in family_variants(of, family)}))
 
     @property
     def identities(self) -> int:

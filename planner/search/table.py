@@ -433,9 +433,9 @@ class Table:
     def plain_splits(self, rows: Candidates) -> Array:
         """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes."""
         found = np.empty((2, len(rows)))
-        for pool, family, variant, at in families(rows):
+        for _, family, at in families(rows):
             some = rows.take(at)
-            figures = plain_figures(self.book, some, family, self.book.rates(some, pool, variant))
+            figures = plain_figures(self.book, some, family, self.book.rates(some))
             found[:, at] = figures.fitting(memory_limits(self.instance, some.pool))
         return found
 
