@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,12 +15,13 @@ from costmodel.step import pipeline_time
 from planner.bound.capacity import within_memory
 from planner.bound.compute import slowest_bound
 from planner.bound.fit import may_fit
+from planner.bound.quick import whole_model
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.rows import memory_limit
-from planner.space.columns import ALL, FULL, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
+from planner.space.columns import ALL, FULL, NODE, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
 
@@ -45,6 +47,8 @@ class PipelineTable:
     """Least GPU-seconds a token."""
     known: Array
     """Whether these know memory."""
+    by_node: Array
+    """`slowest` of layouts whose states are shared within nodes; nan until it is asked for."""
     opened: Array
     """The goal's first sort key up to which layouts are written down; -inf before the first time."""
     finished: Array
@@ -83,22 +87,34 @@ class PipelineTable:
         slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, 1)
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
         each = gpu_seconds(book, rows, slowest, extra)
-        return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
+        never = np.full(len(rows), np.nan)
+        return cls(rows, slowest, extra, each, no, never, np.full(len(rows), -np.inf), no.copy())
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def fit(self, book: KeyBook, index: Array, layouts: Places) -> None:
         """Finds what memory leaves of pipelines."""
+        for pool, family, some in self._blocks(index):
+            rows = self.rows.take(some)
+            slowest, extra = _within_memory(book, rows, pool, family, layouts)
+            self.slowest[some] = np.maximum(self.slowest[some], slowest)
+            self.extra[some] = extra
+            self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
+        self.known[index] = True
+
+    def fit_by_node(self, book: KeyBook, index: Array, layouts: Places) -> None:
+        """Finds what memory leaves of their layouts whose states are shared within nodes."""
+        for pool, family, some in self._blocks(index[np.isnan(self.by_node[index])]):
+            rows = self.rows.take(some)
+            self.by_node[some], _ = _within_memory(book, rows, pool, family, layouts, NODE)
+
+    def _blocks(self, index: Array) -> Iterator[tuple[int, int, Array]]:
+        """Pipelines that are priced together, ascending in pp: pool, recompute family, indices."""
         index = index[np.argsort(self.rows.pp[index], kind="stable")]
         for pool, family, of in families(self.rows.take(index)):
             for some in np.split(index[of], range(ROWS, len(of), ROWS)):
-                rows = self.rows.take(some)
-                slowest, extra = _within_memory(book, rows, pool, family, layouts)
-                self.slowest[some] = np.maximum(self.slowest[some], slowest)
-                self.extra[some] = extra
-                self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
-        self.known[index] = True
+                yield pool, family, some
 
 
 def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) -> Array:
@@ -122,10 +138,10 @@ def _blocks(pp: Array) -> list[int]:
     return cuts
 
 
-def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Groups, Array]:
-    """Each pipeline with the layout that leaves most memory, and its fewest replicas.
+def _roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -> tuple[Groups, Array]:
+    """Each pipeline with the layout of a ZeRO scope that leaves most memory, and its fewest replicas.
 
-    Most memory is left with most replicas, among all of which states are shared.
+    Most memory is left with most replicas.
     """
     most, least = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     pool, ranks = int(rows.pool[0]), rows.tp * rows.cp
@@ -139,19 +155,21 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
     most = np.maximum(most, -(-(rows.ep * rows.etp) // ranks))
     fewest = np.maximum(microbatch_range_filled(instance, rows, most)[0], 1)
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-    shared = {"dp": most, "zero_scope": np.full(len(rows), FULL)}
+    shared = {"dp": most, "zero_scope": np.full(len(rows), scope)}
     return Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest), least
 
 
 def _within_memory(
-    book: KeyBook, rows: Pipelines, pool: int, family: int, layouts: Places
+    book: KeyBook, rows: Pipelines, pool: int, family: int, layouts: Places, scope: int = FULL
 ) -> tuple[Array, Array]:
     """bound.within_memory of pipelines of one pool and recompute family, whatever their replicas.
+
+    FULL is least for both scopes: all ranks together need no more memory for states than those of a node.
 
     States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out.
     """
     instance = book.instance
-    groups, least = _roomiest(instance, rows, layouts)
+    groups, least = _roomiest(instance, rows, layouts, scope)
     rates = book.rates(groups, pool, family, vpp=1)
     fixed = fixed_bytes(run_of_rows(instance, pool, family, replace(groups, dp=least), vpp=1))
     rates = replace(rates, work=_plain_work(book, rates, groups, pool, family), fixed_bytes=fixed)
@@ -170,6 +188,26 @@ def _within_memory(
         slowest[at], extra[at] = within_memory(here, room, mix, pp, one, case, HALVINGS)
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
+
+
+def moving_states(book: KeyBook, pipelines: PipelineTable, index: Array, dp: Array) -> Array:
+    """GPU-seconds a token of pipelines that move sharded weights or gradients among all ranks (ZeRO 2 and 3).
+
+    The traffic only grows with the replicas, of which each pipeline has `dp` or more: its part of a ring's
+    buffer is (n-1)/n, and beyond a node the ring is no quicker.
+    """
+    each, mix = pipelines.gpu_seconds[index], layer_mix(book.instance)
+    for pool, family, of in families(pipelines.rows.take(index)):
+        some = index[of]
+        rows = pipelines.rows.take(some)
+        columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
+        one, shared = np.ones_like(rows.pp), np.full(len(rows), FULL)
+        groups = Groups(**columns, pipeline=some, dp=dp[of], zero_scope=shared, m_low=one, m_high=one)
+        work = book.rates(groups, pool, family, vpp=1).work
+        slowest = (whole_model(work, mix.totals) + pipelines.extra[some]) / rows.pp
+        slowest = np.maximum(pipelines.slowest[some], slowest)
+        each[of] = gpu_seconds(book, rows, slowest, pipelines.extra[some])
+    return each
 
 
 def _plain_work(book: KeyBook, rates: StageRates, groups: Groups, pool: int, family: int) -> PerLayer:

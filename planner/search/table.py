@@ -17,7 +17,7 @@ from planner.keybook import KeyBook
 from planner.required import fewer_microbatches, longest_step, step_requirement, too_slow
 from planner.running import Running
 from planner.search.goal import Effort, Goal
-from planner.search.pipelines import PipelineTable
+from planner.search.pipelines import PipelineTable, moving_states
 from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
 from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.space.columns import FULL, NODE, Candidates, Groups, LayerKeys, Pipelines, families
@@ -226,9 +226,32 @@ class Table:
         part = self.pipelines
         state = (len(part), int(part.known.sum()))
         if self.known_least is None or self.known_least[0] != state:
-            of = self.least(part.rows.key, part.gpu_seconds)
+            of = self.least(part.rows.key, self._with_traffic())
             self.known_least = (state, of)
         return self.known_least[1]
+
+    def _with_traffic(self) -> Array:
+        """GPU-seconds a token of pipelines, with what ZeRO 2 and 3 move on as many GPUs as the deadline needs."""
+        part = self.pipelines
+        index = np.flatnonzero((part.rows.zero > 1) & part.known & np.isfinite(part.slowest))
+        if self.instance.assume_mfu is not None or not len(index):
+            return part.gpu_seconds
+        self._fit_by_node(index)
+        # Within nodes next to nothing is moved.
+        index = index[np.isinf(part.by_node[index])]
+        rows = part.rows.take(index)
+        ranks = rows.tp * rows.cp
+        fewest = np.maximum(-(-self.at_least[rows.key] // (ranks * rows.pp)), -(-rows.ep * rows.etp // ranks))
+        each = part.gpu_seconds.copy()
+        each[index] = moving_states(self.book, part, index, np.maximum(fewest, 1))
+        return each
+
+    def _fit_by_node(self, index: Array) -> None:
+        """Finds which pipelines have room for states that only the ranks of a node share, if any may."""
+        part = self.pipelines
+        may = self.counter.many.sharing[part.rows.zero[index]] >= BY_NODE
+        part.by_node[index[~may]] = np.inf
+        part.fit_by_node(self.book, index[may], self.layouts)
 
     def list_pipelines(self, keys: Array) -> None:
         """Writes down the pipelines of layer keys."""
@@ -244,6 +267,7 @@ class Table:
         index = index[(table.opened[index] < ceiling) & ~table.finished[index]]
         # Until a layout beyond the ceiling is seen.
         table.finished[index] = True
+        self._fit_by_node(index)
         parts, (at, dp) = [self.groups.rows.take(slice(0))], self._cells(index)
         for start in range(0, len(at), CELLS):
             some = slice(start, start + CELLS)
@@ -278,6 +302,8 @@ class Table:
         high = np.maximum(high, 1)
         groups = Groups(**columns, pipeline=at, dp=dp, zero_scope=FULL + 0 * dp, m_low=low, m_high=high)
         first, every = np.isneginf(table.opened[at]), groups
+        self._count_outside(groups, valid & first & nodes & np.isinf(table.by_node[at]), "memory")
+        nodes &= np.isfinite(table.by_node[at])
         groups, step = self._short(groups, self.book.bound(groups, table.slowest[at], table.extra[at]))
         for scoped in (everywhere, nodes):
             self._count_shorter(every.take(valid & first & scoped), groups.take(valid & first & scoped))

@@ -63,6 +63,11 @@ class SharedPipelines(PipelineTable):
         for name in FOUND:
             getattr(self, name)[index] = getattr(shared, name)[of]
 
+    def fit_by_node(self, book: KeyBook, index: Array, layouts: Places) -> None:
+        of = self.origin[index]
+        self.found.pipelines.fit_by_node(self.found.book, of, self.found.layouts)
+        self.by_node[index] = self.found.pipelines.by_node[of]
+
 
 @dataclass(slots=True, kw_only=True)
 class WhatIf(Table):
