@@ -87,6 +87,9 @@ class KeyBook:
     least: KeyCost
     gpu_seconds: Array
     """GPU-seconds a token at the very least: layers alone, no bubble, perfectly balanced."""
+    gpu_seconds_unfilled: Array
+    """The same of pipelines that do not fill: a share x of the usual bubble takes x times as long as the
+    work, or longer."""
 
     @classmethod
     def of(cls, instance: Instance, recompute: tuple[int, ...]) -> KeyBook:
@@ -106,7 +109,9 @@ class KeyBook:
                 parts[name][rows] = value
         least = KeyCost(**parts)
         gpus = keys.tp * keys.cp / (keys.micro_batch * float(instance.seq_len))
-        return cls(instance, keys, place, costs, least, least.total * gpus + least.per_token)
+        each, bubble = least.total * gpus, instance.stack.pipeline.bubble
+        sums = (each + least.per_token, (1 + bubble) * each + least.per_token)
+        return cls(instance, keys, place, costs, least, *sums)
 
     def rates(self, rows: Groups, pool: int, family: int, vpp: Any = None, elsewhere: Any = 0) -> StageRates:
         """Stage rates of rows that share a pool and a recompute family."""
@@ -120,7 +125,11 @@ class KeyBook:
 
     def cost(self, rows: Groups, pool: int, family: int) -> LayerCost:
         """Layer costs of rows that share a pool and a recompute family."""
-        return self.costs[pool, family == SELECTIVE][0].take(self.place[rows.key])
+        return self.cost_of_keys(rows.key, pool, family)
+
+    def cost_of_keys(self, keys: Array, pool: int, family: int) -> LayerCost:
+        """The same of layer keys."""
+        return self.costs[pool, family == SELECTIVE][0].take(self.place[keys])
 
     def rates_of_one(self, row: Candidates) -> StageRates:
         """Rates of one row, without the row axis."""

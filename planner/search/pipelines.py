@@ -20,6 +20,7 @@ from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
+from planner.search.roomy import may_have_room
 from planner.search.rows import memory_limit
 from planner.space.columns import ALL, FULL, NODE, STAGE_RECOMPUTE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
@@ -55,39 +56,23 @@ class PipelineTable:
     """Whether there are no layouts beyond that."""
 
     @classmethod
-    def of(cls, book: KeyBook, keys: Array, layouts: Places) -> PipelineTable:
-        """All pipelines of some layer keys."""
-        instance, of = book.instance, book.keys.take(keys)
-        at, parts = [], []
-        for (pool, ranks), layout in layouts.items():
-            mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
-            if not len(mine):
-                continue
-            # All pipelines of more than one stage have the same ZeRO stages.
-            precision = instance.pools[pool].precision
-            alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
-            values = [
-                (pp, zero, filled)
-                for pp in values_of(layout.pp)
-                for zero in (alone if pp == 1 else more)
-                for filled in ((1,) if pp == 1 else (1, 0))
-            ]
-            at.append(np.repeat(mine, len(values)))
-            parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
-        index = np.concatenate([np.empty(0, dtype=np.int64), *at])
-        pp, zero, filled = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts]).T
-        columns = of.take(index)
-        rows = Pipelines(
-            **{f.name: getattr(columns, f.name) for f in fields(columns)},
-            key=keys[index],
-            pp=pp,
-            zero=zero,
-            filled=filled,
-        )
-        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, 1)
+    def of(
+        cls,
+        book: KeyBook,
+        keys: Array,
+        layouts: Places,
+        filled: tuple[int, ...] = (0, 1),
+        roomy: bool = False,
+    ) -> PipelineTable:
+        """Pipelines of layer keys that fill or do not; all, or if `roomy` those that may fit memory."""
+        return cls.of_rows(book, pipelines_of(book, keys, layouts, filled, roomy))
+
+    @classmethod
+    def of_rows(cls, book: KeyBook, rows: Pipelines) -> PipelineTable:
+        """Pipelines that are written down, of which nothing is known but what their layers cost."""
+        slowest = slowest_bound(book.least.take(rows.key), layer_mix(book.instance), rows.pp, 1)
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
-        each = gpu_seconds(book, rows, slowest, extra)
-        never = np.full(len(rows), np.nan)
+        each, never = gpu_seconds(book, rows, slowest, extra), np.full(len(rows), np.nan)
         return cls(rows, slowest, extra, each, no, never, np.full(len(rows), -np.inf), no.copy())
 
     def __len__(self) -> int:
@@ -117,6 +102,44 @@ class PipelineTable:
                 yield pool, family, some
 
 
+def pipelines_of(
+    book: KeyBook, keys: Array, layouts: Places, filled: tuple[int, ...], roomy: bool
+) -> Pipelines:
+    """Rows of `PipelineTable.of`."""
+    instance, of = book.instance, book.keys.take(keys)
+    at, parts = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
+    for (pool, ranks), layout in layouts.items():
+        mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
+        if not len(mine):
+            continue
+        # All pipelines of more than one stage have the same ZeRO stages.
+        precision = instance.pools[pool].precision
+        alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
+        values = np.array(
+            [
+                (pp, zero, fills)
+                for pp in values_of(layout.pp)
+                for zero in (alone if pp == 1 else more)
+                for fills in filled
+                if pp > 1 or fills
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 3)
+        some = np.ones((len(mine), len(values)), dtype=bool)
+        key, value = np.nonzero(may_have_room(book, keys[mine], layout, values) if roomy else some)
+        at.append(mine[key])
+        parts.append(values[value])
+    index, (pp, zero, filled) = np.concatenate(at), np.concatenate(parts).T
+    columns = of.take(index)
+    return Pipelines(
+        **{f.name: getattr(columns, f.name) for f in fields(columns)},
+        key=keys[index],
+        pp=pp,
+        zero=zero,
+        filled=filled,
+    )
+
+
 def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) -> Array:
     """Least GPU-seconds a token: many micro-batches, or pp - 1 of them where the pipeline does not fill."""
     per = rows.tp * rows.cp * rows.pp / (rows.micro_batch * float(book.instance.seq_len))
@@ -138,7 +161,7 @@ def _blocks(pp: Array) -> list[int]:
     return cuts
 
 
-def _roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -> tuple[Groups, Array]:
+def roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -> tuple[Groups, Array]:
     """Each pipeline with the layout of a ZeRO scope that leaves most memory, and its fewest replicas.
 
     Most memory is left with most replicas.
@@ -169,7 +192,7 @@ def _within_memory(
     States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out.
     """
     instance = book.instance
-    groups, least = _roomiest(instance, rows, layouts, scope)
+    groups, least = roomiest(instance, rows, layouts, scope)
     rates = book.rates(groups, pool, family, vpp=1)
     fixed = fixed_bytes(run_of_rows(instance, pool, family, replace(groups, dp=least), vpp=1))
     rates = replace(rates, work=_plain_work(book, rates, groups, pool, family), fixed_bytes=fixed)

@@ -24,7 +24,7 @@ def what_if(data: ReportData, made: set[str]) -> str:
     return section(
         "Cost against time, and what would be chosen otherwise",
         paragraph(
-            frontier_words(len(front)),
+            frontier_words(len(front), data.found.complete),
             "lede",
         ),
         sliders.markup(inputs),
@@ -36,9 +36,14 @@ def what_if(data: ReportData, made: set[str]) -> str:
     )
 
 
-def frontier_words(number: int) -> str:
-    """How many plans there are to choose from."""
+def frontier_words(number: int, complete: bool) -> str:
+    """How many plans there are to choose from, as far as that is known."""
     move = "Move a limit or a price to see which plan would be chosen then."
+    if not complete:
+        return (
+            f"{number} plans within the limits are beaten by no other that was found in time in both days "
+            f"and dollars (joined by the dashed line, which is not proven). {move}"
+        )
     if number == 0:
         return f"No plan is within the limits. {move}"
     if number == 1:
@@ -52,9 +57,15 @@ def frontier_words(number: int) -> str:
 def known_words(data: ReportData) -> str:
     """How far the choice among what the page knows can be trusted."""
     if not data.found.complete:
+        proven = dict.fromkeys(pool.gpu.name for pool in data.instance.pools)
+        whole = [name for name in proven if name not in data.found.unproven]
+        known = f" Of {' and '.join(whole)} every plan in reach of the sliders is here." if whole else ""
+        best = " That the reported plan is the best within the limits is proven."
         return (
-            "The search for alternatives ran out of time: others may be better. Beside exact plans there "
-            "may be plain stage splits (said so when chosen), which solving again can only improve."
+            f"The search for other plans on {' and '.join(data.found.unproven)} ran out of time: better ones "
+            f"may exist, and a longer --time-limit finds them.{known}"
+            f"{best if data.solution.status == 'optimal' else ''} Beside exact plans there may be plain "
+            "stage splits (said so when chosen), which solving again can only improve."
         )
     every = "Every plan in reach of the sliders that no other of its pool beats is here"
     if data.instance.limits.chance is not None:
