@@ -8,18 +8,18 @@ from random import Random
 
 import numpy as np
 import pytest
-from oracle import small_problem
+from oracle import Oracle, small_problem
 from random_problems import leading, problem, with_room
 from searched import value
+from test_bounds import PIPELINE, by_key, quickest
 
 from planner.instance import Instance
 from planner.report.data import report_data
 from planner.report.sensitivity import with_link, with_memory
 from planner.search import Table, best, goal_of, pipelines, table
 from planner.search.stricter import cost_ratio, stricter
-from planner.search.tight import group_memory_bound
 from planner.solution import Solution
-from planner.space.columns import FULL, values_of
+from planner.space.columns import FULL
 from planner.space.values import recompute_families
 
 ROOT = Path(__file__).parent.parent
@@ -39,12 +39,17 @@ def changed(instance: Instance, memory: float, nvlink: float, nic: float) -> Ins
     return replace(instance, pools=pools)
 
 
-def tight(seed: int) -> Instance:
-    """A random problem in which memory matters."""
+def tightened(seed: int) -> tuple[Oracle, Instance]:
+    """A random problem, and the same where memory matters."""
     random = Random(seed)
     oracle = small_problem(random, 200, random.choice((problem, leading)))
     low, high = oracle.memory_range()
-    return with_room(oracle.instance, low + random.choice((0.05, 0.3, 0.7)) * (high - low))
+    return oracle, with_room(oracle.instance, low + random.choice((0.05, 0.3, 0.7)) * (high - low))
+
+
+def tight(seed: int) -> Instance:
+    """A random problem in which memory matters."""
+    return tightened(seed)[1]
 
 
 def fitted(instance: Instance, monkeypatch: pytest.MonkeyPatch, halvings: int) -> Table:
@@ -136,28 +141,28 @@ def test_few_halvings_say_nearly_what_many_say(monkeypatch: pytest.MonkeyPatch) 
         assert (few[fits & near] >= 0.9 * many[fits & near]).all(), seed
 
 
-def test_what_zero_moves_is_no_more_than_layouts_with_as_many_replicas_take() -> None:
+def test_no_assignment_beats_what_its_pipeline_moves_among_as_many_replicas() -> None:
     raised = 0
-    for seed in range(40):
-        of = blank(tight(seed))
+    for seed in range(25):
+        oracle, instance = tightened(seed)
+        if instance.assume_mfu is not None:
+            continue
+        of = blank(instance)
         of.list_pipelines(np.arange(len(of.book.keys)))
         of.pipelines.fit(of.book, np.arange(len(of.pipelines)), of.layouts)
-        of.open(np.flatnonzero(np.isfinite(of.pipelines.slowest)), np.inf)
-        groups = of.groups.rows.take(
-            np.flatnonzero((of.groups.rows.zero > 1) & (of.groups.rows.zero_scope == FULL))
-        )
-        bound = group_memory_bound(of.book, groups)
-        taken = (
-            bound * groups.num_gpus / (groups.micro_batch * groups.m_high * groups.dp * of.instance.seq_len)
-        )
-        if of.instance.assume_mfu is None and len(groups):
-            for dp in values_of(groups.dp):
-                at = np.flatnonzero(groups.dp >= dp)
-                index, some = groups.pipeline[at], groups.take(at)
-                fewest = np.maximum(dp, -(-some.ep * some.etp // (some.tp * some.cp)))
-                each = pipelines.moving_states(of.book, of.pipelines, index, fewest)
-                assert (each <= taken[at] * (1 + 1e-9)).all(), seed
-                raised += int((each > of.pipelines.gpu_seconds[index]).sum())
+        found = by_key(of.pipelines.rows, PIPELINE)
+        moving = [
+            (found[tuple(int(getattr(layout, name)) for name in PIPELINE)][0], layout, step)
+            for layout, step in quickest(oracle, instance)
+            if layout.zero > 1 and layout.zero_scope == FULL and np.isfinite(step)
+        ]
+        if not moving:
+            continue
+        index, dp = np.array([each[0] for each in moving]), np.array([layout.dp for _, layout, _ in moving])
+        bound = pipelines.moving_states(of.book, of.pipelines, index, dp)
+        spent = [step * layout.num_gpus / (layout.batch * instance.seq_len) for _, layout, step in moving]
+        assert (bound <= np.array(spent) * (1 + 1e-9)).all(), seed
+        raised += int((bound > of.pipelines.gpu_seconds[index]).sum())
     assert raised > 20
 
 

@@ -129,14 +129,14 @@ def pipelines_of(
         key, value = np.nonzero(may_have_room(book, keys[mine], layout, values) if roomy else some)
         at.append(mine[key])
         parts.append(values[value])
-    index, (pp, zero, filled) = np.concatenate(at), np.concatenate(parts).T
+    index, (pp, zero, fills) = np.concatenate(at), np.concatenate(parts).T
     columns = of.take(index)
     return Pipelines(
         **{f.name: getattr(columns, f.name) for f in fields(columns)},
         key=keys[index],
         pp=pp,
         zero=zero,
-        filled=filled,
+        filled=fills,
     )
 
 

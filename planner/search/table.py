@@ -351,7 +351,8 @@ class Table:
             self.instance.tokens * (1 - 1e-12) * table.gpu_seconds[at] * running.slowdown[place] / num_gpus
         )
         rates: dict[Term, Array] = {"cost": running.rent, "energy": running.draw, "carbon": running.emission}
-        totals = {"time": seconds} | {term: seconds * rate[place] for term, rate in rates.items()}
+        totals: dict[Term, Array] = {"time": seconds}
+        totals |= {term: seconds * rate[place] for term, rate in rates.items()}
         late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
         within = ~(late | dear)
         far = within & (self.goal.key_bound(totals) > ceiling)

@@ -9,6 +9,7 @@ from planner.economics import DAY
 from planner.report.charts.theme import FAINT, INK, SERIES, Drawing, colored, data, sized, tooltip
 from planner.report.data import ReportData
 from planner.report.extras import extra
+from planner.report.markup import enumerated
 
 ON_FRONTIER = "datum.state == 'on the frontier'"
 UNPROVEN = [2, 3]
@@ -86,9 +87,9 @@ def unproven_mark(of: ReportData) -> list[Any]:
     """Says in the chart of which GPUs there may be better plans."""
     if of.found.complete:
         return []
-    alt, words = extra("altair"), f"not proven: better plans on {' and '.join(of.found.unproven)} may exist"
-    text = data("unproven").mark_text(align="right", baseline="bottom", dx=-6, dy=-6, color=FAINT, text=words)
-    return [text.encode(x=alt.value("width"), y=alt.value("height"))]
+    alt, words = extra("altair"), f"not proven: better plans on {enumerated(of.found.unproven)} may exist"
+    text = data("unproven").mark_text(align="left", baseline="bottom", dx=6, dy=-6, color=FAINT, text=words)
+    return [text.encode(x=alt.value(0), y=alt.value("height"))]
 
 
 def axes() -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from planner.report import charts
 from planner.report.charts.sensitivity import HIGH, LOW
 from planner.report.charts.theme import BLUE, GREEN, MEMORY_COLORS, ORANGE, PART_COLORS
 from planner.report.data import ReportData
-from planner.report.markup import chart, legend, numbers, paragraph, section
+from planner.report.markup import chart, enumerated, legend, numbers, paragraph, section
 from planner.report.timeline import ends
 
 DIFFERS = 0.02
@@ -123,7 +123,7 @@ def unasked_words(data: ReportData) -> str:
     """What these answers do not cover, as the time ran out."""
     words = ""
     if data.left_out:
-        words = f"Not asked, as the time ran out: 10 % less or more {' and '.join(data.left_out)}. "
+        words = f"Not asked, as the time ran out: 10 % less or more {enumerated(data.left_out)}. "
     if not data.found.complete:
         words += "What is chosen again is chosen among plans that were found in time: better ones may exist. "
-    return f"{words}A longer --time-limit tells." if words else ""
+    return f"{words}A report with a longer time limit tells." if words else ""
