@@ -303,10 +303,10 @@ class Table:
     def _layouts_of(self, at: Array, dp: Array, ceiling: float, promising: Promising | None) -> Groups:
         """Layouts of some pipelines between what is open and the ceiling."""
         instance, table = self.instance, self.pipelines
-        at, dp = self._near(at, dp, ceiling, promising)
+        at, dp = self._near(*self._whole(at, dp), ceiling, promising)
         rows = table.rows.take(at)
         low, high = microbatch_range_filled(instance, rows, dp)
-        valid = (low <= high) & ((rows.tp * rows.cp * dp) % (rows.ep * rows.etp) == 0)
+        valid = low <= high
         everywhere, nodes = self._scopes(rows, dp)
         valid &= everywhere | nodes
         columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
@@ -337,6 +337,12 @@ class Table:
         near = replace(near, zero_scope=np.full(len(near), NODE))
         return Groups.concatenate([groups.take(np.flatnonzero(valid & everywhere)), near])
 
+    def _whole(self, at: Array, dp: Array) -> tuple[Array, Array]:
+        """Layouts whose ranks the groups of experts divide."""
+        rows = self.pipelines.rows
+        whole = np.flatnonzero(((rows.tp * rows.cp)[at] * dp) % (rows.ep * rows.etp)[at] == 0)
+        return at[whole], dp[whole]
+
     def _near(self, at: Array, dp: Array, ceiling: float, promising: Promising | None) -> tuple[Array, Array]:
         """Layouts without those that their pipelines' bounds leave out: beyond the ceiling, or not promising.
 
@@ -347,12 +353,12 @@ class Table:
         table, running, rows = self.pipelines, Running.of(self.instance), self.pipelines.rows
         num_gpus = (rows.tp * rows.cp * rows.pp)[at] * dp
         place = running.place(rows.pool[at], num_gpus)
-        seconds = (
-            self.instance.tokens * (1 - 1e-12) * table.gpu_seconds[at] * running.slowdown[place] / num_gpus
-        )
-        rates: dict[Term, Array] = {"cost": running.rent, "energy": running.draw, "carbon": running.emission}
-        totals: dict[Term, Array] = {"time": seconds}
-        totals |= {term: seconds * rate[place] for term, rate in rates.items()}
+        scale = self.instance.tokens * (1 - 1e-12) * self.book.stragglers(running.num_gpus)
+        spent = table.gpu_seconds[at]
+        totals: dict[Term, Array] = {
+            term: spent * (each * scale)[place] for term, each in running.per_gpu_second().items()
+        }
+        seconds = totals["time"]
         late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
         within = ~(late | dear)
         far = within & (self.goal.key_bound(totals) > ceiling)
