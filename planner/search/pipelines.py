@@ -106,38 +106,35 @@ def pipelines_of(
     book: KeyBook, keys: Array, layouts: Places, filled: tuple[int, ...], roomy: bool
 ) -> Pipelines:
     """Rows of `PipelineTable.of`."""
-    instance, of = book.instance, book.keys.take(keys)
-    at, parts = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
+    of, at, parts = book.keys.take(keys), [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
     for (pool, ranks), layout in layouts.items():
         mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
         if not len(mine):
             continue
-        # All pipelines of more than one stage have the same ZeRO stages.
-        precision = instance.pools[pool].precision
-        alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
-        values = np.array(
-            [
-                (pp, zero, fills)
-                for pp in values_of(layout.pp)
-                for zero in (alone if pp == 1 else more)
-                for fills in filled
-                if pp > 1 or fills
-            ],
-            dtype=np.int64,
-        ).reshape(-1, 3)
+        values = _values(book.instance, pool, ranks, values_of(layout.pp), filled)
         some = np.ones((len(mine), len(values)), dtype=bool)
         key, value = np.nonzero(may_have_room(book, keys[mine], layout, values) if roomy else some)
         at.append(mine[key])
         parts.append(values[value])
     index, (pp, zero, fills) = np.concatenate(at), np.concatenate(parts).T
     columns = of.take(index)
-    return Pipelines(
-        **{f.name: getattr(columns, f.name) for f in fields(columns)},
-        key=keys[index],
-        pp=pp,
-        zero=zero,
-        filled=fills,
-    )
+    named = {f.name: getattr(columns, f.name) for f in fields(columns)}
+    return Pipelines(**named, key=keys[index], pp=pp, zero=zero, filled=fills)
+
+
+def _values(instance: Instance, pool: int, ranks: int, pps: list[int], filled: tuple[int, ...]) -> Array:
+    """(values, 3) pp, ZeRO stage and whether it fills, of the pipelines of a layer key."""
+    # All pipelines of more than one stage have the same ZeRO stages.
+    precision = instance.pools[pool].precision
+    alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
+    values = [
+        (pp, zero, fills)
+        for pp in pps
+        for zero in (alone if pp == 1 else more)
+        for fills in filled
+        if pp > 1 or fills
+    ]
+    return np.array(values, dtype=np.int64).reshape(-1, 3)
 
 
 def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) -> Array:
@@ -175,10 +172,13 @@ def roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -
     # A replica takes at least a micro-batch, so that no layout has more of them than the batch allows.
     most = np.maximum(np.minimum(most, instance.max_batch // rows.micro_batch), least)
     # Where there are too few ranks for the experts there is no layout; as many as they need have a price.
-    most = np.maximum(most, -(-(rows.ep * rows.etp) // ranks))
+    enough = -(-(rows.ep * rows.etp) // ranks)
+    most = np.maximum(most, enough)
     fewest = np.maximum(microbatch_range_filled(instance, rows, most)[0], 1)
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-    shared = {"dp": most, "zero_scope": np.full(len(rows), scope)}
+    # Where nothing is shared, some stacks keep less of a single replica.
+    dp = np.where(rows.zero > 0, most, np.maximum(least, enough))
+    shared = {"dp": dp, "zero_scope": np.full(len(rows), scope)}
     return Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest), least
 
 

@@ -91,10 +91,12 @@ def _roomiest(
     )
     # As in `pipelines.roomiest`.
     dp = np.maximum(np.minimum(most, instance.max_batch // of.micro_batch), least)
-    dp = np.maximum(dp, -(-(of.ep * of.etp) // (of.tp * of.cp)))
+    enough = -(-(of.ep * of.etp) // (of.tp * of.cp))
+    dp = np.maximum(dp, enough)
     columns: dict[str, Array] = {f.name: getattr(of, f.name) for f in fields(LayerKeys)}
     one = np.ones_like(pp)
     columns |= {"key": key, "pp": pp, "zero": zero * one, "filled": filled * one, "pipeline": key, "dp": dp}
     groups = Groups(**columns, zero_scope=FULL * one, m_low=one, m_high=one)
     fewest = np.maximum(microbatch_range_filled(instance, groups, dp)[0], 1)
-    return replace(groups, m_low=fewest, m_high=fewest), least
+    groups = replace(groups, m_low=fewest, m_high=fewest)
+    return (groups if zero else replace(groups, dp=np.maximum(least, enough))), least
