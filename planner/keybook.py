@@ -85,6 +85,9 @@ class KeyBook:
     least: KeyCost
     gpu_seconds: Array
     """GPU-seconds a token at the very least: layers alone, no bubble, perfectly balanced."""
+    gpu_seconds_unfilled: Array
+    """The same of pipelines that do not fill: a share x of the usual bubble takes x times as long as the
+    work, or longer."""
 
     @classmethod
     def of(cls, instance: Instance, recompute: tuple[int, ...], apart: bool = False) -> KeyBook:
@@ -107,8 +110,10 @@ class KeyBook:
         every = _Block.joined(blocks)
         keys, gpus = every.keys, every.keys.tp * every.keys.cp
         least = every.least
-        gpu_seconds = least.total * (gpus / (keys.micro_batch * float(instance.seq_len))) + least.per_token
-        return cls(instance, keys, every.place, start, costs, least, gpu_seconds)
+        each = least.total * (gpus / (keys.micro_batch * float(instance.seq_len)))
+        unfilled = (1 + instance.stack.pipeline.bubble) * each
+        sums = (each + least.per_token, unfilled + least.per_token)
+        return cls(instance, keys, every.place, start, costs, least, *sums)
 
     def specific(self, rows: G) -> G:
         """The rows, or one copy for each variant where theirs is open."""
@@ -160,6 +165,10 @@ class KeyBook:
     def cost(self, rows: Groups) -> LayerCost:
         """Layer costs of rows that share a pool and overlap."""
         return self.costs[int(rows.pool[0]), bool(rows.hidden[0])].cost.take(self._at(rows))
+
+    def cost_of_keys(self, keys: Array, pool: int, family: int, variant: int) -> LayerCost:
+        """Layer costs of layer keys of a pool and family in a variant."""
+        return self.costs[pool, family >= HIDDEN].cost.take(self.start[pool, variant] + self.place[keys])
 
     def memory(self, rows: Groups) -> LayerMemory:
         """Layer bytes of rows that share a pool and overlap."""

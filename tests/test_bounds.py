@@ -78,7 +78,7 @@ def beaten(rows: Any, bound: Any, oracle: Oracle, instance: Instance, names: tup
 def beaten_pipelines(table: Table, oracle: Oracle, instance: Instance) -> list[str]:
     """Assignments that spend fewer GPU-seconds a token than their pipeline at least."""
     found, wrong = by_key(table.pipelines.rows, PIPELINE), []
-    bound = table.pipelines.gpu_seconds
+    bound = table._with_traffic()  # pyright: ignore[reportPrivateUsage]
     for layout, step in quickest(oracle, instance):
         spent = step * layout.num_gpus / (layout.batch * instance.seq_len)
         (index,) = found[tuple(int(getattr(layout, name)) for name in PIPELINE)]

@@ -104,6 +104,8 @@ class Choices:
         worst = [np.inf if of is None else float(of[0][0]) * (1 + 1e-9) for of in self.incumbents]
         return np.asarray((self._asked(rows) & (value <= np.array(worst)[:, None])).any(axis=0))
 
+    promising = None
+
     def front(
         self, part: GroupTable | RowTable, index: Array, ceiling: float, sizes: tuple[int, ...]
     ) -> list[Array]:
@@ -252,7 +254,7 @@ class Choices:
             return 0.0
         value = float(of[0][0])
         keys, pipelines = table.least_of_keys(), table.least_of_pipelines()
-        unlisted = keys.within & ~table.listed & self.wanted(table.book.keys, keys.value)
+        unlisted = keys.within & ~table.listed.all(axis=0) & self.wanted(table.book.keys, keys.value)
         unopened = pipelines.within & ~table.pipelines.finished
         unopened &= self.wanted(table.pipelines.rows, pipelines.value)
         beyond = np.maximum(pipelines.value, table.pipelines.opened)[unopened]

@@ -14,7 +14,7 @@ from planner.bound.fit import may_fit
 from planner.keybook import KeyBook, gather, layer_mix
 from planner.search.rows import memory_limit
 from planner.space.columns import Groups
-from planner.space.recompute import HIDDEN, family_variants, stage_recompute
+from planner.space.recompute import HIDDEN, OPEN, family_variants, stage_recompute
 
 Array = NDArray[Any]
 PAIRS = 1 << 15
@@ -66,7 +66,9 @@ def may_fit_rates(book: KeyBook, rows: Groups, rates: StageRates, family: int) -
 
 
 def leanest(book: KeyBook, rows: Groups, family: int) -> tuple[Groups, Callable[[StageRates], StageRates]]:
-    """Open rows in one of their variants, and what makes its rates those of the leanest of all."""
+    """Rows in one variant, and what makes its rates those of the leanest that they may have."""
+    if not (rows.variant == OPEN).any():
+        return rows, lambda rates: rates
     pool, numbers = int(rows.pool[0]), np.array(family_variants(book.instance, family))
     memory = book.costs[pool, family >= HIDDEN].memory
     at = book.start[pool, numbers][:, None] + book.place[rows.key]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,15 @@ from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import recomputes, within_memory
 from planner.bound.compute import slowest_bound
+from planner.bound.quick import whole_model
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
+from planner.search.roomy import may_have_room
 from planner.search.rows import memory_limit
-from planner.space.columns import FULL, Groups, Pipelines, families, values_of
+from planner.space.columns import FULL, NODE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
 from planner.space.recompute import ALL, HIDDEN, OPEN, stage_recompute
@@ -46,65 +50,97 @@ class PipelineTable:
     """Least GPU-seconds a token."""
     known: Array
     """Whether these know memory."""
+    by_node: Array
+    """`slowest` of layouts whose states are shared within nodes; nan until it is asked for."""
     opened: Array
     """The goal's first sort key up to which layouts are written down; -inf before the first time."""
     finished: Array
     """Whether there are no layouts beyond that."""
 
     @classmethod
-    def of(cls, book: KeyBook, keys: Array, layouts: Places) -> PipelineTable:
-        """All pipelines of some layer keys."""
-        instance, of = book.instance, book.keys.take(keys)
-        at, parts = [], []
-        for (pool, ranks), layout in layouts.items():
-            here = (of.pool == pool) & (of.tp * of.cp == ranks)
-            for hidden in (False, True):
-                mine = np.flatnonzero(here & (of.hidden == hidden))
-                if not len(mine):
-                    continue
-                # All pipelines of more than one stage have the same ZeRO stages.
-                precision = instance.pools[pool].precision
-                alone, more = (
-                    pipeline_zero_stages(instance, precision, ranks, pp, hidden=hidden) for pp in (1, 2)
-                )
-                # Hidden traffic needs virtual stages, and those a pipeline that fills.
-                values = [
-                    (pp, zero, filled)
-                    for pp in values_of(layout.pp)
-                    for zero in (alone if pp == 1 else more)
-                    for filled in ((1,) if pp == 1 or hidden else (1, 0))
-                ]
-                at.append(np.repeat(mine, len(values)))
-                parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
-        index = np.concatenate([np.empty(0, dtype=np.int64), *at])
-        pp, zero, filled = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts]).T
-        columns = of.take(index)
-        rows = Pipelines(
-            **{f.name: getattr(columns, f.name) for f in fields(columns)},
-            key=keys[index],
-            pp=pp,
-            zero=zero,
-            filled=filled,
-        )
-        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, chunks_at_least(rows))
+    def of(
+        cls,
+        book: KeyBook,
+        keys: Array,
+        layouts: Places,
+        filled: tuple[int, ...] = (0, 1),
+        roomy: bool = False,
+    ) -> PipelineTable:
+        """Pipelines of layer keys that fill or do not; all, or if `roomy` those that may fit memory."""
+        return cls.of_rows(book, pipelines_of(book, keys, layouts, filled, roomy))
+
+    @classmethod
+    def of_rows(cls, book: KeyBook, rows: Pipelines) -> PipelineTable:
+        """Pipelines that are written down, of which nothing is known but what their layers cost."""
+        chunks = chunks_at_least(rows)
+        slowest = slowest_bound(book.least.take(rows.key), layer_mix(book.instance), rows.pp, chunks)
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
-        each = gpu_seconds(book, rows, slowest, extra)
-        return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
+        each, never = gpu_seconds(book, rows, slowest, extra), np.full(len(rows), np.nan)
+        return cls(rows, slowest, extra, each, no, never, np.full(len(rows), -np.inf), no.copy())
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def fit(self, book: KeyBook, index: Array, layouts: Places) -> None:
         """Finds what memory leaves of pipelines."""
-        index = index[np.argsort(self.rows.pp[index], kind="stable")]
-        for pool, family, of in families(self.rows.take(index)):
-            for some in np.split(index[of], range(ROWS, len(of), ROWS)):
-                rows = self.rows.take(some)
-                slowest, extra = _within_memory(book, rows, pool, family, layouts)
-                self.slowest[some] = np.maximum(self.slowest[some], slowest)
-                self.extra[some] = extra
-                self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
+        for family, some in self._blocks(index):
+            rows = self.rows.take(some)
+            slowest, extra = _within_memory(book, rows, family, layouts)
+            self.slowest[some] = np.maximum(self.slowest[some], slowest)
+            self.extra[some] = extra
+            self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
         self.known[index] = True
+
+    def fit_by_node(self, book: KeyBook, index: Array, layouts: Places) -> None:
+        """Finds what memory leaves of their layouts whose states are shared within nodes."""
+        for family, some in self._blocks(index[np.isnan(self.by_node[index])]):
+            rows = self.rows.take(some)
+            self.by_node[some], _ = _within_memory(book, rows, family, layouts, NODE)
+
+    def _blocks(self, index: Array) -> Iterator[tuple[int, Array]]:
+        """Pipelines that are priced together, ascending in pp: recompute family, indices."""
+        index = index[np.argsort(self.rows.pp[index], kind="stable")]
+        for _, family, of in families(self.rows.take(index)):
+            for some in np.split(index[of], range(ROWS, len(of), ROWS)):
+                yield family, some
+
+
+def pipelines_of(
+    book: KeyBook, keys: Array, layouts: Places, filled: tuple[int, ...], roomy: bool
+) -> Pipelines:
+    """Rows of `PipelineTable.of`."""
+    of, at, parts = book.keys.take(keys), [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
+    for ((pool, ranks), layout), hidden in product(layouts.items(), (False, True)):
+        mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks) & (of.hidden == hidden))
+        values = _values(book.instance, pool, ranks, values_of(layout.pp), filled, hidden)
+        if not len(mine) or not len(values):
+            continue
+        some = np.ones((len(mine), len(values)), dtype=bool)
+        key, value = np.nonzero(may_have_room(book, keys[mine], layout, values) if roomy else some)
+        at.append(mine[key])
+        parts.append(values[value])
+    index, (pp, zero, fills) = np.concatenate(at), np.concatenate(parts).T
+    columns = of.take(index)
+    named = {f.name: getattr(columns, f.name) for f in fields(columns)}
+    return Pipelines(**named, key=keys[index], pp=pp, zero=zero, filled=fills)
+
+
+def _values(
+    instance: Instance, pool: int, ranks: int, pps: list[int], filled: tuple[int, ...], hidden: bool
+) -> Array:
+    """(values, 3) pp, ZeRO stage and whether it fills, of the pipelines of a layer key."""
+    # All pipelines of more than one stage have the same ZeRO stages.
+    precision = instance.pools[pool].precision
+    alone, more = (pipeline_zero_stages(instance, precision, ranks, pp, hidden=hidden) for pp in (1, 2))
+    values = [
+        (pp, zero, fills)
+        for pp in pps
+        for zero in (alone if pp == 1 else more)
+        for fills in filled
+        # Hidden traffic needs virtual stages, and those a pipeline that fills.
+        if fills or (pp > 1 and not hidden)
+    ]
+    return np.array(values, dtype=np.int64).reshape(-1, 3)
 
 
 def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) -> Array:
@@ -128,10 +164,10 @@ def _blocks(pp: Array) -> list[int]:
     return cuts
 
 
-def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Groups, Array]:
-    """Each pipeline with the layout that leaves most memory, and its fewest replicas.
+def roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -> tuple[Groups, Array]:
+    """Each pipeline with the layout of a ZeRO scope that leaves most memory, and its fewest replicas.
 
-    Most memory is left with most replicas, among all of which states are shared.
+    Most memory is left with most replicas.
     """
     most, least = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     pool, ranks = int(rows.pool[0]), rows.tp * rows.cp
@@ -142,25 +178,29 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
     # A replica takes at least a micro-batch, so that no layout has more of them than the batch allows.
     most = np.maximum(np.minimum(most, instance.max_batch // rows.micro_batch), least)
     # Where there are too few ranks for the experts there is no layout; as many as they need have a price.
-    most = np.maximum(most, -(-(rows.ep * rows.etp) // ranks))
+    enough = -(-(rows.ep * rows.etp) // ranks)
+    most = np.maximum(most, enough)
     fewest = np.maximum(microbatch_range_filled(instance, rows, most)[0], 1)
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-    shared = {"dp": most, "zero_scope": np.full(len(rows), FULL)}
+    # Where nothing is shared, some stacks keep less of a single replica.
+    dp = np.where(rows.zero > 0, most, np.maximum(least, enough))
+    shared = {"dp": dp, "zero_scope": np.full(len(rows), scope)}
     return Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest), least
 
 
 def _within_memory(
-    book: KeyBook, rows: Pipelines, pool: int, family: int, layouts: Places
+    book: KeyBook, rows: Pipelines, family: int, layouts: Places, scope: int = FULL
 ) -> tuple[Array, Array]:
     """bound.within_memory of pipelines of one pool and family, whatever their replicas.
 
+    FULL is least for both scopes: all ranks together need no more memory for states than those of a node.
     States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out. Where
     their variant is open it is the least of all variants.
     """
-    groups, fewest = _roomiest(book.instance, rows, layouts)
+    groups, fewest = roomiest(book.instance, rows, layouts, scope)
     slowest, extra = np.full(len(rows), np.inf), np.zeros(len(rows))
     is_open = bool((rows.variant == OPEN).any())
-    bare, lean = leanest(book, groups, family) if is_open else (groups, lambda rates: rates)
+    bare, lean = leanest(book, groups, family)
     rates = _bare_rates(book, bare, fewest)
     at = np.flatnonzero(may_fit_rates(book, groups, lean(rates), family))
     if is_open:
@@ -217,3 +257,26 @@ def _in_time(book: KeyBook, rates: StageRates, groups: Groups, family: int) -> t
     limit = memory_limit(book.instance, int(groups.pool[0]))
     room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, True, family >= HIDDEN, recomputes([case]))
     return within_memory(rates, room, mix, pp, one, case, HALVINGS)
+
+
+def moving_states(book: KeyBook, pipelines: PipelineTable, index: Array, dp: Array) -> Array:
+    """GPU-seconds a token of pipelines that move sharded weights or gradients among all ranks (ZeRO 2 and 3).
+
+    The traffic only grows with the replicas, of which each pipeline has `dp` or more: its part of a ring's
+    buffer is (n-1)/n, and beyond a node the ring is no quicker.
+    """
+    each, mix = pipelines.gpu_seconds[index], layer_mix(book.instance)
+    # Those with an open variant keep their bound.
+    index_of = np.flatnonzero(pipelines.rows.variant[index] != OPEN)
+    for _, _, part in families(pipelines.rows.take(index[index_of])):
+        of = index_of[part]
+        some = index[of]
+        rows = pipelines.rows.take(some)
+        columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
+        one, shared = np.ones_like(rows.pp), np.full(len(rows), FULL)
+        groups = Groups(**columns, pipeline=some, dp=dp[of], zero_scope=shared, m_low=one, m_high=one)
+        work = book.rates(groups, vpp=1).work
+        slowest = (whole_model(work, mix.totals) + pipelines.extra[some]) / rows.pp
+        slowest = np.maximum(pipelines.slowest[some], slowest)
+        each[of] = gpu_seconds(book, rows, slowest, pipelines.extra[some])
+    return each
