@@ -23,10 +23,12 @@ def without_overlap(stack: Stack, *, tp: bool = False, dp: bool = False, pp: boo
     """
     changes: dict[str, Part] = {}
     if tp:
-        changes["tensor_parallel"] = stack.tensor_parallel.model_copy(update={"exposed": 1.0})
+        shown = {"exposed": max(1.0, stack.tensor_parallel.exposed)}
+        changes["tensor_parallel"] = stack.tensor_parallel.model_copy(update=shown)
     if dp:
-        shown = {"reduce_window": 0.0, "gather_window": 0.0}
+        shown = {"reduce_window": 0.0, "gather_window": 0.0, "sharded_window": 0.0}
         changes["data_parallel"] = stack.data_parallel.model_copy(update=shown)
     if pp:
-        changes["pipeline"] = stack.pipeline.model_copy(update={"exposed_interleaved": 1.0})
+        shown = {"exposed_interleaved": max(1.0, stack.pipeline.exposed_interleaved)}
+        changes["pipeline"] = stack.pipeline.model_copy(update=shown)
     return stack.model_copy(update=changes) if changes else stack
