@@ -5,6 +5,9 @@ from __future__ import annotations
 from costmodel.stack import Stack
 from costmodel.stack_parts import Part
 
+KINDS = ("tp", "dp", "pp")
+"""Traffic that `without_overlap` shows."""
+
 
 def with_expert_overlap(stack: Stack, overlapped: bool) -> Stack:
     """The profile with the experts' all-to-all hidden behind another micro-batch's compute, or not."""

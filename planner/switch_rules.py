@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from costmodel.architecture import Architecture
 from costmodel.stack import stack_names
+from costmodel.tensor_parallel import overlap_covers
 from planner.errors import Refused
 from planner.frameworks.table import Framework, framework_of, table
-from planner.switches import TRAFFIC, covers, has, hides, software
+from planner.switches import TRAFFIC, has, hides, software
 
 if TYPE_CHECKING:
     from planner.narrowing import Search
@@ -76,6 +77,6 @@ def refuse_for_model(search: Search, model: Architecture) -> None:
     if search.ep_overlap and model.mtp_layers > MOST_MTP:
         found = f"found true, and {model.name} has {model.mtp_layers} multi-token-prediction layers"
         raise Refused(found, f"false; true with at most {MOST_MTP}", "", ("ep_overlap",))
-    if search.tp_overlap and not covers(model, search.software):
+    if search.tp_overlap and not overlap_covers(model, search.software):
         found = "found true, and Megatron's user buffers do not know the linears of latent attention"
         raise Refused(found, "false", "", ("tp_overlap",))

@@ -13,6 +13,7 @@ from typing import Any
 from costmodel.architecture import Architecture
 from costmodel.overlap import without_overlap
 from costmodel.stack import Stack, load_stack
+from costmodel.tensor_parallel import overlap_covers
 from planner.errors import Refused, shown
 from planner.frameworks.table import Framework, framework_of
 
@@ -60,15 +61,6 @@ def hides(stack: Stack, name: str, zero: int = 0) -> bool:
     return (data.reduce_window if zero < SHARDED_GRADIENTS else data.sharded_window) > 0
 
 
-def covers(architecture: Architecture, stack: Stack) -> bool:
-    """Whether tensor-parallel overlap knows a model's linears.
-
-    Megatron's user buffers are those of qkv, proj, fc1 and fc2: the first linear of latent attention switches
-    them off for all. Source: Megatron-Core 0.16, `extensions/transformer_engine.py`.
-    """
-    return architecture.mla is None or stack.family != "megatron"
-
-
 def overlaps_of(
     architecture: Architecture, stack: Stack, framework: str, sizes: Mapping[str, int]
 ) -> dict[str, bool]:
@@ -77,9 +69,9 @@ def overlaps_of(
     On where there is traffic and it is hidden.
     """
     rules = framework_of(framework)
-    layers = sizes["tp"] > 1 and stack.tensor_parallel.sequence_parallel and covers(architecture, stack)
+    sharded = sizes["tp"] > 1 and stack.tensor_parallel.sequence_parallel
     found = {
-        "tp_overlap": layers and hides(stack, "tp_overlap"),
+        "tp_overlap": sharded and overlap_covers(architecture, stack) and hides(stack, "tp_overlap"),
         "dp_overlap": shares_gradients(architecture, sizes) and hides_gradients(rules, stack, sizes),
         "pp_overlap": sizes["pp"] > 1 and sizes["vpp"] > 1 and hides(stack, "pp_overlap"),
     }

@@ -32,6 +32,7 @@ from planner.listing import listed, records
 from planner.problem import parse_problem
 from planner.resolve import instance_of
 from planner.solution import Decisions, Estimate, MemoryParts, Stage, read_solution
+from planner.switches import SWITCHES, overlaps_of
 
 ROOT = Path(__file__).parent.parent
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.yaml"))
@@ -62,8 +63,17 @@ def stages(layers, pp, vpp, recomputed):
     )
 
 
-def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None, recomputed=None, **given):
-    """A plan by hand; what is not given is 1, and layers are even."""
+def job(
+    card="llama-2-70b",
+    *,
+    stack="megatron-core",
+    framework="megatron",
+    seq_len=4096,
+    layers=None,
+    recomputed=None,
+    **given,
+):
+    """A plan by hand; what is not given is 1, layers are even, and overlap is as the software has it."""
     model = card if isinstance(card, Architecture) else load_card(card)
     sizes = dict.fromkeys(("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch"), 1)
     sizes |= {"dp": 8, "num_microbatches": 4, "zero": 1} | given
@@ -71,6 +81,9 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
     layers = layers or [model.layers // parts] * parts
     again = recomputed or [0] * parts
     gpus = sizes["tp"] * sizes["cp"] * sizes["pp"] * sizes["dp"]
+    switched = {name: sizes.pop(name) for name in (*SWITCHES, "ep_overlap") if name in sizes}
+    switches = overlaps_of(model, load_stack(stack), framework, sizes)
+    switches["tp_overlap"] &= given.get("sequence_parallel", True)
     modules = tuple(sizes.pop("modules", ()))
     decisions = Decisions(
         gpu="H800",
@@ -82,6 +95,7 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
         precision=sizes.pop("precision", "bf16"),
         sequence_parallel=sizes.pop("sequence_parallel", sizes["tp"] > 1),
         stages=stages(layers, sizes["pp"], sizes["vpp"], again),
+        **switches | switched,
         **sizes,
     )
     return Job(
@@ -95,6 +109,15 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
         fabric=Fabric(8, 8, 2e11, 5e10),
         source="planner, by hand",
     )
+
+
+def for_target(target, of):
+    """The plan with overlap as the target's framework has it, where its profile has any."""
+    framework = target if target in ("torchtitan", "deepspeed", "nanotron") else "megatron"
+    sizes = {name: getattr(of.decisions, name) for name in (*SIZES, "zero")}
+    switches = overlaps_of(of.architecture, of.stack, framework, sizes)
+    switches["tp_overlap"] &= of.decisions.sequence_parallel
+    return replace(of, decisions=of.decisions.model_copy(update=switches))
 
 
 def expected(of):
@@ -116,6 +139,7 @@ def expected(of):
 
 def check(target, of):
     """Exports, reads back, compares; returns whether it was not refused."""
+    of = for_target(target, of)
     try:
         files = LAUNCHERS[target](of)
     except CannotExport:
@@ -341,17 +365,20 @@ def test_gradients_dispatcher_and_fp8_follow_the_profile_that_priced_the_plan():
 
 
 def test_overlapped_expert_traffic_has_its_flag_its_queues_and_its_limits():
-    stack = load_stack("megatron-core")
-    stack = stack.model_copy(
-        update={"expert_parallel": stack.expert_parallel.model_copy(update={"overlap": True})}
-    )
-    of = replace(job("qwen-3-30b-a3b", ep=8), stack=stack)
-    script = LAUNCHERS["megatron"](of)["launch.sh"]
-    assert megatron_options(script).overlap_moe_expert_parallel_comm
-    assert "export CUDA_DEVICE_MAX_CONNECTIONS=32" in script
-    for plan in ({"pp": 2}, {"recomputed": [48]}):
-        with pytest.raises(CannotExport, match="overlapped expert traffic"):
-            LAUNCHERS["megatron"](replace(job("qwen-3-30b-a3b", ep=8, **plan), stack=stack))
+    hidden = {"card": "qwen-3-30b-a3b", "ep": 8, "ep_overlap": True}
+    for more in ({}, {"pp": 2, "vpp": 2}, {"modules": ("moe_act", "layernorm")}):
+        script = LAUNCHERS["megatron"](job(**hidden | more))["launch.sh"]
+        o = megatron_options(script)
+        assert o.overlap_moe_expert_parallel_comm
+        assert o.moe_token_dispatcher_type in ("alltoall", "flex")
+        assert not o.moe_shared_expert_overlap
+        assert "export CUDA_DEVICE_MAX_CONNECTIONS=32" in script
+    for plan in ({"pp": 2}, {"recomputed": [48]}, {"modules": ("moe",)}, {"ep": 1}):
+        with pytest.raises(CannotExport, match="overlap of the experts' traffic"):
+            LAUNCHERS["megatron"](job(**hidden | plan))
+    two = load_card("deepseek-v3").model_copy(update={"mtp_layers": 2})
+    with pytest.raises(CannotExport, match="2 layers of multi-token prediction"):
+        LAUNCHERS["megatron"](job(two, layers=[61], ep=8, ep_overlap=True))
 
 
 def test_what_the_plan_does_not_decide_stops_the_script_until_it_is_set():

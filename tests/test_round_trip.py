@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_export import PROBLEMS, SOLUTIONS, candidates, job
+from test_export import PROBLEMS, SOLUTIONS, candidates, for_target, job
 from typer.testing import CliRunner
 
 from costmodel.run import Fabric
@@ -106,6 +106,7 @@ def written_to(folder: Path, files: dict[str, str]) -> None:
 
 def both_ways(target: str, of: Job, folder: Path) -> bool:
     """Whether the plan is written; asserts that every file of it gives the plan back."""
+    of = for_target(target, of)
     try:
         files = LAUNCHERS[target](of)
     except CannotExport:
