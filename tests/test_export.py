@@ -112,18 +112,19 @@ def job(
 
 
 def for_target(target, of):
-    """The plan with overlap as the target's framework has it, where its profile has any."""
+    """The plan with the overlap that the target's framework has as well."""
     framework = target if target in ("torchtitan", "deepspeed", "nanotron") else "megatron"
     sizes = {name: getattr(of.decisions, name) for name in (*SIZES, "zero")}
     switches = overlaps_of(of.architecture, of.stack, framework, sizes)
-    switches["tp_overlap"] &= of.decisions.sequence_parallel
-    return replace(of, decisions=of.decisions.model_copy(update=switches))
+    both = {name: on and getattr(of.decisions, name) for name, on in switches.items()}
+    return replace(of, decisions=of.decisions.model_copy(update=both))
 
 
 def expected(of):
     """The plan's numbers as a reader of launch files finds them."""
     d = of.decisions
     names = (*SIZES, "micro_batch", "num_microbatches", "global_batch", "zero", "zero_scope", "nodes")
+    names = (*names, *SWITCHES, "ep_overlap")
     return {name: getattr(d, name) for name in names} | {
         "world": d.num_gpus,
         "seq_len": of.seq_len,
@@ -342,6 +343,64 @@ def test_overlap_flags_come_with_what_they_need():
     assert not o.overlap_grad_reduce
 
 
+def test_switches_that_are_off_are_off_in_the_launch_file():
+    def options(**given):
+        return megatron_options(LAUNCHERS["megatron"](job(**given))["launch.sh"])
+
+    plan = {"tp": 4, "pp": 4, "vpp": 5, "dp": 4}
+    o = options(**plan)
+    assert (o.tp_comm_overlap, o.overlap_grad_reduce, o.no_overlap_p2p_communication) == (True, True, False)
+    o = options(**plan, tp_overlap=False, dp_overlap=False, pp_overlap=False)
+    assert (o.tp_comm_overlap, o.overlap_grad_reduce, o.overlap_param_gather) == (False, False, False)
+    assert o.no_overlap_p2p_communication
+    # Latent attention: Transformer Engine switches user buffers off.
+    latent = {"card": "deepseek-v3", "layers": [15, 16, 15, 15], "pp": 4, "tp": 2}
+    assert not options(**latent).tp_comm_overlap
+
+
+SWITCHED = [
+    ("megatron", {"zero": 3, "dp_overlap": False}, "no overlap of data-parallel"),
+    ("megatron", {"pp": 2, "vpp": 2, "pp_overlap": False}, "no overlap of transfers"),
+    ("megatron", {"tp": 16, "tp_overlap": True}, "overlap of tensor-parallel .* NVLink"),
+    ("megatron", {"card": "deepseek-v2", "tp": 2, "layers": [60], "tp_overlap": True}, "latent attention"),
+    ("megatron", {"tp": 2, "sequence_parallel": False, "tp_overlap": True}, "sequence parallelism"),
+    ("torchtitan", {"pp": 4, "vpp": 2, "pp_overlap": True}, "overlap of transfers"),
+    ("torchtitan", {"zero": 3, "dp_overlap": False}, "no overlap of data-parallel"),
+    ("deepspeed", {"tp": 2, "tp_overlap": True}, "overlap of tensor-parallel"),
+    ("deepspeed", {"zero": 0, "dp_overlap": True}, "overlap of data-parallel"),
+    ("deepspeed", {"pp": 2, "dp_overlap": True}, "overlap of data-parallel"),
+    ("nanotron", {"dp_overlap": False}, "no overlap of data-parallel"),
+    ("nanotron", {"tp": 2, "sequence_parallel": False, "tp_overlap": True}, "overlap of tensor-parallel"),
+    ("accelerate", {"zero": 3, "dp_overlap": False}, "no overlap of data-parallel"),
+]
+
+
+@pytest.mark.parametrize(("target", "plan", "said"), SWITCHED)
+def test_overlap_that_a_target_cannot_say_is_refused(target, plan, said):
+    with pytest.raises(CannotExport, match=said):
+        LAUNCHERS[target](job(**plan))
+
+
+def test_other_targets_switch_what_they_can():
+    of = job("llama-3-8b", zero=3, dp_overlap=False)
+    assert (
+        json.loads(LAUNCHERS["deepspeed"](of)["ds_config.json"])["zero_optimization"]["overlap_comm"] is False
+    )
+    for on in (True, False):
+        of = job(tp=4, tp_overlap=on)
+        config = yaml.safe_load(LAUNCHERS["nanotron"](of)["nanotron.yaml"])
+        assert config["parallelism"]["tp_linear_async_communication"] is on
+        of = job(tp=4, zero=3, tp_overlap=on)
+        data = tomllib.loads(LAUNCHERS["torchtitan"](of)["torchtitan_0.2.toml"])
+        assert data["parallelism"]["enable_async_tensor_parallel"] is on
+
+
+def test_recompute_of_modules_that_the_model_lacks_is_refused():
+    for module in ("mla_up_proj", "moe_act"):
+        with pytest.raises(CannotExport, match=f"recompute of {module}"):
+            LAUNCHERS["megatron"](job(modules=(module,)))
+
+
 @pytest.mark.parametrize(("zero", "strategy"), [(2, "optim_grads"), (3, "optim_grads_params")])
 def test_sharded_gradients_are_megatron_fsdp_with_several_queues(zero, strategy):
     script = LAUNCHERS["megatron"](job(zero=zero))["launch.sh"]
@@ -433,8 +492,10 @@ SAME = (
         job("qwen-3-30b-a3b", stack="megatron-bridge", precision="fp8", ep=8, tp=2, zero=3),
         job("gpt-oss-20b", ep=4),
         job("gpt3-175b", tp=8, seq_len=2048),
+        job(pp=4, vpp=2, tp=8, tp_overlap=False, dp_overlap=False, pp_overlap=False),
+        job("qwen-3-30b-a3b", ep=8, pp=2, vpp=2, ep_overlap=True),
     ],
-    ids=["dense", "block", "mla", "fp8", "gpt-oss", "gpt3"],
+    ids=["dense", "block", "mla", "fp8", "gpt-oss", "gpt3", "exposed", "hidden"],
 )
 def test_the_bridge_recipe_says_what_the_command_line_says(of, monkeypatch):
     for name in UNDECIDED | ROTARY:
@@ -457,6 +518,10 @@ def test_the_bridge_recipe_says_what_the_command_line_says(of, monkeypatch):
     assert config.ddp.use_distributed_optimizer == o.use_distributed_optimizer
     assert config.ddp.overlap_param_gather == o.overlap_param_gather
     assert config.comm_overlap["tp_comm_overlap"] == o.tp_comm_overlap
+    assert config.comm_overlap.get("overlap_p2p_comm", True) != o.no_overlap_p2p_communication
+    assert config.comm_overlap.get("batch_p2p_comm", False) == o.no_overlap_p2p_communication
+    hidden = config.comm_overlap.get("overlap_moe_expert_parallel_comm", False)
+    assert hidden == o.overlap_moe_expert_parallel_comm
     assert config.mixed_precision.grad_reduce_in_fp32 != o.grad_reduce_in_bf16
     assert ("fp8" in config.mixed_precision.name) == (d.precision == "fp8")
     pattern = model.get("moe_layer_freq")
