@@ -180,7 +180,7 @@ def chunk_counts(instance: Instance, pp: int) -> list[int]:
     layers = instance.architecture.layers
     level = [vpp for vpp in range(2, layers // pp + 2) if pp > 1 and level_chunks(layers, pp, vpp)]
     permits = instance.narrowing.permits
-    return [vpp for vpp in (1, *level) if permits("vpp", vpp) and launches_chunks(instance, vpp)]
+    return [vpp for vpp in (1, *level) if permits("vpp", vpp) and launches_chunks(instance, pp, vpp)]
 
 
 def expand(instance: Instance, rows: Groups) -> Candidates:
