@@ -60,6 +60,11 @@ class Arrangement:
         return np.ones(self.key.shape[1]) if self.form == "replicas" else favour(self.parts)
 
 
+def alike(of: Arrangement) -> bool:
+    """Whether both pools' replicas run the same number of micro-batches."""
+    return of.form == "stages" or of.instance.framework == "megatron"
+
+
 def arrangements(instance: Instance, book: KeyBook, forms: tuple[Form, ...]) -> list[Arrangement]:
     """All of an instance: unordered pairs of pools for replicas, ordered ones for stages.
 
