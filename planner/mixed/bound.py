@@ -17,8 +17,8 @@ from planner.bound.room import RankRoom
 from planner.mixed.costs import Around, MixedCosts, of_both
 
 Array = NDArray[Any]
-HALVINGS = 9
-"""Of the bisection for the least pace: its bound is within 1/500 of where it started."""
+HALVINGS = 16
+"""Of the bisection for the least pace: closer than what whole layers leave between two paces of deep pipelines."""
 SURE = 1 - 1e-9
 """Bounds are lowered by this share, so that rounding drops nothing."""
 

@@ -18,26 +18,30 @@ PAIRS = 1 << 20
 """Pairs of numbers of micro-batches that are written down together."""
 
 
-def numbers_of(of: Arrangement, one: Branch, wins: Callable[[Array], Array]) -> Array:
+Chosen = Callable[[Array], Array]
+"""Indices of some of the pairs of numbers, (2, pairs)."""
+
+
+def numbers_of(of: Arrangement, one: Branch, wins: Chosen, largest: Chosen) -> Array:
     """(2, schedules) numbers of micro-batches of one layout that may win.
 
-    `wins` says which pairs of numbers, of whole columns of them, may.
+    `wins` says which pairs may, `largest` which are enough where more are never slower.
     """
-    return _same_numbers(of, one) if alike(of) else _own_numbers(of, one, wins)
+    return _same_numbers(of, one, largest) if alike(of) else _own_numbers(of, one, wins)
 
 
-def _same_numbers(of: Arrangement, one: Branch) -> Array:
+def _same_numbers(of: Arrangement, one: Branch, largest: Chosen) -> Array:
     """Both pools run the same number: those whose batch is allowed."""
     instance, rows = of.instance, one.rows
     sequences = int(of.keys.micro_batch[rows.key[0]]) * int(rows.replicas(of)[0])
     m = numbers_of_batch(instance, sequences)
     m = m[(m >= one.fewest[0]) & (m <= one.capped[0, 0])]
+    pairs = np.stack([m, m])
     # More of them are never slower a token, and need no more memory once the pipeline is full.
-    m = m[-1:] if one.filled[0] and not instance.limits.steps else m
-    return np.stack([m, m])
+    return pairs[:, largest(pairs)] if one.filled[0] and not instance.limits.steps else pairs
 
 
-def _own_numbers(of: Arrangement, one: Branch, wins: Callable[[Array], Array]) -> Array:
+def _own_numbers(of: Arrangement, one: Branch, wins: Chosen) -> Array:
     """Each pool runs a number of its own: pairs whose batch is allowed and that may win."""
     first, second = one.rows.dp[:, 0].tolist()
     low, cap = int(one.fewest[0]), one.capped[:, 0]
