@@ -397,16 +397,6 @@ def test_what_looks_at_single_pools_only_says_so(tmp_path: Path) -> None:
     for arguments in (
         ("frontier", str(path), "--axis", "gpus"),
         ("candidates", str(path), "--limit", "1"),
-        (
-            "sweep",
-            str(path),
-            "--vary",
-            "training.tokens=1T",
-            "--jobs",
-            "1",
-            "--output",
-            str(tmp_path / "out"),
-        ),
     ):
         result = run(*arguments)
         assert result.exit_code == 0, result.output

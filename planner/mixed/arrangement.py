@@ -60,9 +60,14 @@ class Arrangement:
         return np.ones(self.key.shape[1]) if self.form == "replicas" else favour(self.parts)
 
 
+def alike_in(instance: Instance, form: Form) -> bool:
+    """Whether both pools' replicas run the same number of micro-batches in plans of a form."""
+    return form == "stages" or instance.framework == "megatron"
+
+
 def alike(of: Arrangement) -> bool:
-    """Whether both pools' replicas run the same number of micro-batches."""
-    return of.form == "stages" or of.instance.framework == "megatron"
+    """The same of an arrangement."""
+    return alike_in(of.instance, of.form)
 
 
 def arrangements(instance: Instance, book: KeyBook, forms: tuple[Form, ...]) -> list[Arrangement]:

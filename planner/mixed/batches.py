@@ -39,7 +39,7 @@ def batch_allowed(instance: Instance, batch: Array) -> Array:
 
 
 def most_of_batch(instance: Instance, sequences: Array, fewest: Array, most: Array) -> Array:
-    """(rows,) the largest number from `fewest` to `most` that makes an allowed batch; 0 where there is none."""
+    """(rows,) the largest number from `fewest` to `most` that makes an allowed batch, 0 if none does."""
     found = np.zeros(len(sequences), dtype=np.int64)
     for each in np.unique(sequences).tolist():
         rows, numbers = np.flatnonzero(sequences == each), numbers_of_batch(instance, each)

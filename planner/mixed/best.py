@@ -19,6 +19,7 @@ from planner.instance import Instance
 from planner.mixed.decided import Decided, MixedMask
 from planner.mixed.plan import MixedPlan
 from planner.mixed.search import Memo, MixedSearch
+from planner.mixed.stages import StageRule
 from planner.mixing import Form
 from planner.search.best import most_of
 from planner.search.goal import Effort, goal_of
@@ -36,6 +37,12 @@ class Asked:
     achieved: Keys | None = None
     """Its sort keys; before there is a plan, those that it has to beat."""
     plan: MixedPlan | None = None
+    split: int | None = None
+    """Asks for another number of layers on the first pool's ranks than this."""
+
+    def rule(self, plan: MixedPlan) -> StageRule | None:
+        """What it asks of the stages of a plan's layout."""
+        return None if self.split is None else StageRule(plan.split, self.split)
 
     def admits(self, of: Decided) -> Array:
         """Which rows count."""
@@ -107,8 +114,16 @@ class BestOfPairs(MixedSearch):
         """The plan is the best one now of each question that it answers better than the one before."""
         keys = self.keys(economy, np.array([plan.step]))
         for each in self.asked:
+            rule = each.rule(plan)
+            if rule is not None and not rule.holds(plan.stages):
+                continue
             if each.admits(of)[0] and (each.achieved is None or economics.no_worse(keys, each.achieved)[0]):
                 each.plan, each.achieved = plan, keys
+
+    def rules(self, of: Decided, plan: MixedPlan) -> list[StageRule]:
+        """Of the questions that ask for other stages than those."""
+        asked = [each.rule(plan) for each in self.asked if each.admits(of)[0]]
+        return [rule for rule in dict.fromkeys(asked) if rule is not None and not rule.holds(plan.stages)]
 
     @property
     def gap(self) -> float:

@@ -18,7 +18,7 @@ from planner.mixed.costs import Around, MixedCosts, of_both
 
 Array = NDArray[Any]
 HALVINGS = 16
-"""Of the bisection for the least pace: closer than what whole layers leave between two paces of deep pipelines."""
+"""Of the bisection for the least pace: much closer than whole layers of deep pipelines are to each other."""
 SURE = 1 - 1e-9
 """Bounds are lowered by this share, so that rounding drops nothing."""
 

@@ -79,9 +79,9 @@ def branches_of(of: Arrangement, open_rows: Branch, family: int) -> list[Branch]
 def least_of(arranged: Arrangement, of: Branch) -> Array:
     """Seconds for the largest batch's sequences at the best rate of any schedule: (rows,).
 
-    Time for each sequence falls with the number of micro-batches: the largest that is allowed. Where pools run different numbers of
-    them, lines of S seconds do up to sum_i dp_i*(S - b_i)/t_i micro-batches, of one pool no more than its
-    cap, which is the best rate at the largest batch or where the cap begins.
+    Time for each sequence falls with the number of micro-batches: the largest that is allowed. Where pools
+    run different numbers of them, lines of S seconds do up to sum_i dp_i*(S - b_i)/t_i micro-batches, of one
+    pool no more than its cap, which is the best rate at the largest batch or where the cap begins.
     """
     rows, most = of.rows, float(arranged.instance.max_batch)
     size = arranged.keys.micro_batch[rows.key]

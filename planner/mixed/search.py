@@ -28,7 +28,7 @@ from planner.mixed.cells import Cells
 from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
-from planner.mixed.stages import solve_mixed_stages
+from planner.mixed.stages import StageRule, solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
 from planner.space.values import recompute_families
@@ -127,31 +127,47 @@ class MixedSearch:
             left = order[1:]
             order = left[self.wins(some.economy.take(left), some.bound[left], of.take(left))]
 
+    def rules(self, of: Decided, plan: MixedPlan) -> list[StageRule]:
+        """What else to ask of the stages of the only row, whose best plan without a rule this is."""
+        return []
+
     def _solve(self, some: Schedules, index: int) -> None:
         """One schedule: its best stage assignment, if that is better than the best plan."""
+        of = some.decided.take(np.array([index]))
+        plan = self._planned(some, index, None)
+        for rule in [] if plan is None else self.rules(of, plan):
+            self._planned(some, index, rule)
+
+    def _planned(self, some: Schedules, index: int, rule: StageRule | None) -> MixedPlan | None:
+        """A schedule's best plan of those that a rule lets through, kept if it may win."""
         at = np.array([index])
         economy, of = some.economy.take(at), some.decided.take(at)
-        stages = self._assigned(some, index, self.longest(economy, of))
+        stages = self._assigned(some, index, self.longest(economy, of), rule)
         if stages is None:
-            return
+            return None
         row = some.plan(index)
         priced = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
         step = np.array([priced.step_time])
+        seconds = economy.seconds(step)
+        cost = float(economy.total("cost", seconds)[0])
+        figures = {"step": priced.step_time, "seconds": float(seconds[0]), "dollars": cost}
+        plan = replace(row, stages=stages, **figures)
         if len(self.wins(economy, step, of)):
-            seconds = economy.seconds(step)
-            cost = float(economy.total("cost", seconds)[0])
-            figures = {"step": priced.step_time, "seconds": float(seconds[0]), "dollars": cost}
-            self.keep(replace(row, stages=stages, **figures), economy, of)
+            self.keep(plan, economy, of)
+        return plan
 
-    def _assigned(self, some: Schedules, index: int, longest: float) -> StagePlan | None:
+    def _assigned(
+        self, some: Schedules, index: int, longest: float, rule: StageRule | None
+    ) -> StagePlan | None:
         """The best stage assignment of a schedule, looked up where a search before has solved it."""
-        key = (some.family, some.plan(index).key)
+        key = (some.family, some.plan(index).key, rule)
         known = self.memo.get(key)
         if known is not None and (known[0] is not None or longest <= known[1]):
             return known[0]
         self.solved += 1
+        problem = replace(some.problem(index), rule=rule)
         try:
-            found = solve_mixed_stages(some.problem(index), self.effort.seconds_left, longest)
+            found = solve_mixed_stages(problem, self.effort.seconds_left, longest)
         except TimeoutError:
             self.effort.stop()
         self.memo[key] = found, longest

@@ -35,6 +35,18 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
+class StageRule:
+    """The first so many ranks hold another number of layers than this."""
+
+    ranks: int
+    layers: int
+
+    def holds(self, stages: StagePlan) -> bool:
+        """Whether an assignment keeps to it."""
+        return sum(stages.layers[: self.ranks]) != self.layers
+
+
+@dataclass(frozen=True, slots=True)
 class MixedStages:
     """One candidate's stage assignment on two pools."""
 
@@ -45,6 +57,7 @@ class MixedStages:
     num_microbatches: tuple[int, int]
     one: tuple[StageRates, StageRates]
     """Rates of each pool without the row axis."""
+    rule: StageRule | None = None
 
     @classmethod
     def of(cls, shape: StageProblem, costs: MixedCosts, num_microbatches: tuple[int, int]) -> MixedStages:
@@ -148,6 +161,9 @@ def _solved(
             flying = micro_batches_in_flight(problem.shape.pp, 1, problem.num_microbatches[pool])[:, 0]
             add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying)
     step = _add_objective(stages, problem, unit)
+    if problem.rule is not None:
+        # Without chunks every rank has a slot of its own.
+        stages.model.add(sum(stages.layers[: problem.rule.ranks]) != problem.rule.layers)
     if most is not None:
         stages.model.add(step <= most)
     solver = solved_model(stages.model, until)
