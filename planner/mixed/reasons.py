@@ -145,7 +145,7 @@ def reason_of(instance: Instance, mine: solution.Plan, of: Answered) -> Reason:
     theirs = told(instance, of.plan)
     alternative = question.value(instance, of.plan)
     effect, parts, in_dollars = difference(instance, mine, theirs)
-    head = f"{label_of(decision)} {chosen} -> {alternative}{head_words(mine, theirs, decision)}"
+    head = f"{label_of(decision)} {chosen} -> {alternative}{head_words(mine, theirs, (decision,))}"
     return Reason(
         decision=decision,
         chosen=chosen,

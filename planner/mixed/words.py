@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from planner.reason_words import label
 from planner.solution import Plan
 
@@ -16,14 +18,14 @@ def label_of(decision: str) -> str:
     return NAMES.get(decision) or label(decision)
 
 
-def head_words(mine: Plan, theirs: Plan, decision: str) -> str:
-    """What else the alternative changes, in short."""
+def head_words(mine: Plan, theirs: Plan, asked: Collection[str]) -> str:
+    """What the alternative changes beside what was asked about, in short."""
     one, other = mine.decisions, theirs.decisions
     said = [other.machines] if other.machines != one.machines else []
-    if decision != "mixed" and other.mixed and other.mixed != one.mixed:
+    if "mixed" not in asked and other.mixed and other.mixed != one.mixed:
         said.append(f"as {other.mixed}")
     for name in SHARED:
         value = getattr(other, name)
-        if name != decision and value != getattr(one, name):
+        if name not in asked and value != getattr(one, name):
             said.append(f"{label(name)} {value}")
     return f" (with {', '.join(said)})" if said else ""
