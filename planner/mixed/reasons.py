@@ -65,15 +65,33 @@ def answers(
     found = best_of_each(instance, open_ones, effort, search.memo, every_family(instance))
     if not found.complete:
         return []
-    plans: list[Either | None] = [of.plan for of in found.asked]
-    if single is not None and known is not None:
-        for place, (question, of) in enumerate(zip(asked, found.asked, strict=True)):
-            if plans[place] is None and to_beat[place] is not None:
-                plans[place] = single
-            elif question.of_both and to_beat[place] is None:
-                beaten = of.plan is not None and of.achieved is not None and first_wins(of.achieved, known)
-                plans[place] = of.plan if beaten else better(instance, question, of, table)
+    if single is None or known is None:
+        plans: list[Either | None] = [of.plan for of in found.asked]
+    else:
+        # Where the best plan on one pool decides otherwise it is the answer unless a mixed one beats it.
+        plans = [of.plan or (single if keys else None) for of, keys in zip(found.asked, to_beat, strict=True)]
+        left = [
+            place
+            for place, (question, of) in enumerate(zip(asked, found.asked, strict=True))
+            if question.of_both and to_beat[place] is None and not beats(of, known)
+        ]
+        others = on_one_pool([asked[place] for place in left], table, search)
+        for place, other in zip(left, others, strict=True):
+            if other is not None and not beats(found.asked[place], keys_of_single(instance, other)):
+                plans[place] = other
     return [] if effort.out_of_time else [Answered(*each) for each in zip(asked, plans, strict=True)]
+
+
+def beats(of: Asked, keys: Keys) -> bool:
+    """Whether a question's mixed answer comes before a plan with such sort keys."""
+    return of.plan is not None and of.achieved is not None and first_wins(of.achieved, keys)
+
+
+def on_one_pool(asked: Sequence[MixedQuestion], table: Table, search: BestOfPairs) -> list[Plan | None]:
+    """The best plan on one pool that decides otherwise, of each question."""
+    masks = [question.single for question in asked if question.narrowed is None]
+    found = iter(best_each(table, masks, search.effort) if masks else ())
+    return [next(found) if of.narrowed is None else best_plan(of.narrowed) for of in asked]
 
 
 def otherwise(instance: Instance, question: MixedQuestion, single: Plan | None) -> bool:
@@ -83,19 +101,6 @@ def otherwise(instance: Instance, question: MixedQuestion, single: Plan | None) 
     if question.single is None:
         return bool(question.value(instance, single) != question.chosen)
     return bool(np.all(question.single(single.row)))
-
-
-def better(instance: Instance, question: MixedQuestion, of: Asked, table: Table) -> Either | None:
-    """The better one of a mixed answer and the best plan on one pool that decides otherwise."""
-    if question.narrowed is not None:
-        other = best_plan(question.narrowed)
-    else:
-        other = best_each(table, [question.single])[0]
-    if other is None or (
-        of.achieved is not None and first_wins(of.achieved, keys_of_single(instance, other))
-    ):
-        return of.plan
-    return other
 
 
 def keys_if_any(instance: Instance, plan: Plan | None) -> Keys | None:
