@@ -261,12 +261,12 @@ def _split(instance: Instance, plan: MixedPlan) -> Iterator[MixedQuestion]:
         yield from (_of_side(instance, plan, "replicas", side, f"dp_{side}", "dp") for side in (0, 1))
         return
     name = pool_name(instance, plan.pools[0])
-    if plan.pp > 2:
-        mask = usual(instance, in_arrangement(plan, other("split", plan.split)))
-        yield MixedQuestion(f"ranks of {name}", plan.split, partial(value_of, "split"), mask)
+    if instance.architecture.layers < 3:
+        return  # a layer on each of two ranks: there is no other split
+    mask = usual(instance, in_arrangement(plan, other("split", plan.split)))
+    yield MixedQuestion(f"ranks of {name}", plan.split, partial(value_of, "split"), mask)
     mask, chosen = usual(instance, in_arrangement(plan)), first_layers(instance, plan)
-    if instance.architecture.layers > 2:
-        yield MixedQuestion(f"layers of {name}", chosen, first_layers, mask, split=chosen)
+    yield MixedQuestion(f"layers of {name}", chosen, first_layers, mask, split=chosen)
 
 
 def first_layers(instance: Instance, plan: Either) -> int:
