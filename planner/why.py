@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from planner.account import Account, by_money, changes, driver_of, effect_of
 from planner.alone import CHANGED, alone, changed
 from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
-from planner.instance import Instance
+from planner.instance import Instance, Pool
+from planner.mixing import FORMS
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import change_words, label, part_name, part_words
@@ -33,7 +34,7 @@ OTHER_NAMES = {
 NAMES = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
     "global_batch", "zero", "zero_scope", "recompute", "recompute_modules",
-    "precision",
+    "precision", "mixed",
 )  # fmt: skip
 WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES}
 SHOWN = 24
@@ -43,16 +44,17 @@ SHOWN = 24
 def parse_question(text: str, instance: Instance) -> dict[str, Any]:
     """`tp=4,pp=8` as decisions. Raises InvalidInput with what is accepted."""
     found: dict[str, Any] = {}
+    names = NAMES if instance.mixing is not None else tuple(name for name in NAMES if name != "mixed")
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
             accepted = "NAME=VALUE, several with commas: tp=4, gpu=H20, gpus=512, recompute=full"
             raise InvalidInput(file="--why", found=f"found {part.strip()!r}", accepted=accepted)
         key = OTHER_NAMES.get(name.lower(), name.lower())
-        if key not in NAMES:
-            hint = nearest(name, (*NAMES, *OTHER_NAMES))
+        if key not in names:
+            hint = nearest(name, (*names, *OTHER_NAMES))
             raise InvalidInput(
-                file="--why", path=name, found="no such decision", accepted=", ".join(NAMES), suggestion=hint
+                file="--why", path=name, found="no such decision", accepted=", ".join(names), suggestion=hint
             )
         if key in found:
             raise InvalidInput(file="--why", path=name, found="is asked twice", accepted="each decision once")
@@ -67,7 +69,7 @@ def read_value(instance: Instance, name: str, text: str) -> Any:
     known = accepted_values(instance, name)
     if name == "recompute_modules":
         text = "+".join(sorted(part.strip() for part in text.split("+")))
-    if name in ("gpu", "recompute", "recompute_modules", "zero_scope", "precision"):
+    if name in ("gpu", "recompute", "recompute_modules", "zero_scope", "precision", "mixed"):
         by_lower = {str(each).lower(): each for each in known}
         if text.lower() in by_lower:
             return by_lower[text.lower()]
@@ -93,12 +95,14 @@ def accepted_values(instance: Instance, name: str) -> Any:
         return list(instance.precisions)
     if name == "recompute_modules":
         return [set_name(modules) for modules in module_sets(instance.framework)]
-    if name == "num_gpus":
-        return sorted(
-            {n * p.fabric.gpus_per_node for p in pools for n in range(p.min_nodes, p.max_nodes + 1)}
-        )
-    if name == "nodes":
-        return sorted({n for pool in pools for n in range(pool.min_nodes, pool.max_nodes + 1)})
+    if name == "mixed":
+        return ["none", *(FORMS if instance.mixing is None else instance.mixing.forms)]
+    if name in ("num_gpus", "nodes"):
+        each = [
+            {n * (p.fabric.gpus_per_node if name == "num_gpus" else 1) for n in whole_nodes(p)} for p in pools
+        ]
+        both = [] if instance.mixing is None else combinations(each, 2)
+        return sorted(set().union(*each, *({n + m for n in one for m in other} for one, other in both)))
     tps = sorted({tp for pool in pools for tp in tensor_parallel_sizes(a, pool.fabric.domain)})
     gpus = max(pool.max_nodes * pool.fabric.gpus_per_node for pool in pools)
     free = replace(instance, narrowing=type(instance.narrowing)())
@@ -115,6 +119,11 @@ def accepted_values(instance: Instance, name: str) -> Any:
         "global_batch": lambda: range(instance.min_batch, instance.max_batch + 1),
         "zero": lambda: range(4),
     }[name]()
+
+
+def whole_nodes(pool: Pool) -> range:
+    """Numbers of nodes that a pool lets train."""
+    return range(pool.min_nodes, pool.max_nodes + 1)
 
 
 def listed(values: Any) -> str:

@@ -27,6 +27,8 @@ from planner.instance import Instance
 
 COLUMNS = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero")
 MOST, MOST_ASSIGNMENTS = 3000, 120_000
+Keep = Callable[[MixedLayout, Any, Any], Any]
+"""Of a layout and of layers and recomputed layers, (assignments, ranks) each: which assignments count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +221,19 @@ class MixedOracle:
         fast = (np.take_along_axis(each.memory[part], each.step.argmin(1)[:, None], 1) for each, part in of)
         return low, max(float(each.max()) for each in fast)
 
-    def answers(self, instance: Instance) -> list[MixedAnswer]:
-        """The fastest assignment of each layout that fits both GPUs' memory; days and dollars aside."""
+    def answers(self, instance: Instance, keep: Keep | None = None) -> list[MixedAnswer]:
+        """The fastest assignment of each layout that fits both GPUs' memory; days and dollars aside.
+
+        `keep` says which of a layout's assignments count.
+        """
         found = []
         for of in self.priced:
             rooms = [
                 instance.pools[i].memory_limit(instance.limits.memory_headroom) for i in of.layouts[0].pools
             ]
             fits = (of.memory[0] <= rooms[0]) & (of.memory[1] <= rooms[1])
+            if keep is not None:
+                fits = fits & np.array([keep(layout, of.layers, of.recomputed) for layout in of.layouts])
             step = np.where(fits, of.step, np.inf)
             best = step.argmin(axis=1)
             for row, (layout, one) in enumerate(zip(of.layouts, best.tolist(), strict=True)):

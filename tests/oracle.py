@@ -29,6 +29,8 @@ from planner.instance import Instance
 
 DAY = 86400.0
 MOST_ASSIGNMENTS = 40_000
+Keep = Callable[[Any, Any, Any], Any]
+"""Of a candidate and of layers and recomputed layers, (assignments, stages) each: which assignments count."""
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -508,19 +510,15 @@ class Oracle:
         low = min(float(of.memory.min()) for of in self.priced)
         return low, max(float(of.memory[of.step.argmin()]) for of in self.priced)
 
-    def answers(self, instance: Instance) -> list[Answer]:
-        """The fastest assignment of each candidate that fits its GPU's memory, days and dollars aside."""
+    def answers(self, instance: Instance, keep: Keep | None = None) -> list[Answer]:
+        """The fastest assignment of each candidate that fits its GPU's memory, days and dollars aside.
+
+        `keep` says which of a candidate's assignments count.
+        """
         found = []
         for layout, of in zip(self.layouts, self.priced, strict=True):
             pool = instance.pools[layout.pool]
             room = pool.gpu.memory.driver * (1 - instance.limits.memory_headroom)
-            step = np.where(of.memory <= room, of.step, np.inf)
-            best = int(step.argmin())
-            if not np.isfinite(step[best]):
-                continue
-            run = lasting(instance, layout, float(step[best]))
-            if run.kept > run.room:
-                continue
             recompute = modes(instance, layout.selective)
             held, again = assignments(
                 instance.architecture.layers,
@@ -529,6 +527,16 @@ class Oracle:
                 recompute,
                 not instance.per_stage_recompute,
             )
+            fits = of.memory <= room
+            if keep is not None:
+                fits = fits & keep(layout, held, again)
+            step = np.where(fits, of.step, np.inf)
+            best = int(step.argmin())
+            if not np.isfinite(step[best]):
+                continue
+            run = lasting(instance, layout, float(step[best]))
+            if run.kept > run.room:
+                continue
             layers, recomputed = tuple(held[best].tolist()), tuple(again[best].tolist())
             figures = (
                 float(step[best]),
