@@ -14,7 +14,7 @@ from planner import economics
 from planner.instance import Instance
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import OutOfTime
-from planner.space.recompute import recompute_families, recompute_modes
+from planner.space.recompute import recompute_families
 
 SAME = 1e-6
 """A solver's gap tells apart what differs by more."""
@@ -79,8 +79,10 @@ def limited(
 
 def num_modes(instance: Instance, layout: Layout) -> int:
     """Candidates that a layout stands for: one for each recompute mode that the problem allows."""
-    modes = recompute_modes(instance)
-    return len(modes & ({"selective"} if layout.selective else {"none", "full"}))
+    if layout.modules or layout.ep_overlap:
+        return 1
+    permitted = instance.narrowing.allowed.get("recompute", ("none", "full"))
+    return len({"none", "full"} & set(permitted))
 
 
 class Looks(Effort):
