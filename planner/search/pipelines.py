@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costmodel.memory.layer_memory import on_stages
 from costmodel.memory.overhead import fixed_bytes
+from costmodel.memory.states import state_bytes
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import recomputes, within_memory
@@ -23,7 +24,7 @@ from planner.search.rows import memory_limit
 from planner.space.columns import FULL, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
-from planner.space.recompute import ALL, HIDDEN, OPEN, stage_recompute
+from planner.space.recompute import ALL, HIDDEN, OPEN, PLAIN, stage_recompute
 
 Array = NDArray[Any]
 HALVINGS = 5
@@ -163,7 +164,7 @@ def _within_memory(
     several = [variant] if variant != OPEN else book.open_variants(pool, family)
     rates = book.rates(groups, pool, several[0], vpp=1)
     fixed = fixed_bytes(run_of_rows(instance, pool, several[0], replace(groups, dp=least), vpp=1))
-    rates = replace(rates, fixed_bytes=fixed)
+    rates = replace(rates, fixed_bytes=fixed, states=_least_states(book, rates, groups, least))
     open_rows = _may_fit(book, rates, groups, pool, family, several, memory_limit(instance, pool))
     slowest, extra = np.full(len(rows), np.inf), np.zeros(len(rows))
     for each in several:
@@ -176,6 +177,16 @@ def _within_memory(
             extra[at[some]] = np.where(better, found[1], extra[at[some]])
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
+
+
+def _least_states(book: KeyBook, rates: StageRates, groups: Groups, least: Array) -> PerLayer:
+    """Bytes of states with most replicas, or with a single one where that needs smaller gradient buffers."""
+    if book.instance.stack.memory.gradient_bytes_one_replica is None:
+        return rates.states
+    alone = replace(groups, dp=np.where(least == 1, 1, groups.dp))
+    of = state_bytes(run_of_rows(book.instance, int(groups.pool[0]), PLAIN, alone, vpp=1))
+    names = (f.name for f in fields(PerLayer))
+    return PerLayer(*(np.minimum(getattr(rates.states, name), getattr(of, name)) for name in names))
 
 
 def _may_fit(
