@@ -577,7 +577,7 @@ def undominated(instance: Instance, found: list[Layout]) -> list[Layout]:
     """The candidates whose modules no other set makes needless, of those with the same cost of a layer otherwise.
 
     A set is needless where another one takes no longer and keeps no more, in every kind of layer and at the end
-    of the model; of sets that are alike in all of it one is needed.
+    of the model; of sets that are alike in all of it the one with the fewest modules, the first by name, stays.
     """
     rivals: dict[tuple[Any, ...], list[Modules]] = {}
     for layout in found:
@@ -585,7 +585,7 @@ def undominated(instance: Instance, found: list[Layout]) -> list[Layout]:
         if layout.modules and layout.modules not in sets:
             sets.append(layout.modules)
     needed = {
-        key: needed_sets({of: burdens(instance, key, of) for of in sorted(sets, key=sorted)})
+        key: needed_sets({of: burdens(instance, key, of) for of in sorted(sets, key=lambda of: (len(of), sorted(of)))})
         for key, sets in rivals.items()
     }
     return [of for of in found if not of.modules or of.modules in needed[layer_key(of)]]
@@ -606,7 +606,7 @@ def burdens(instance: Instance, key: tuple[Any, ...], modules: Modules) -> list[
 
 
 def needed_sets(sets: dict[Modules, list[float]]) -> set[Modules]:
-    """Sets that no other beats or equals; of equal ones one."""
+    """Sets that no other beats or equals; of equal ones the first."""
 
     def no_more(one: Modules, other: Modules) -> bool:
         return all(a <= b * (1 + 1e-12) for a, b in zip(sets[one], sets[other], strict=True))
@@ -629,6 +629,15 @@ class Oracle:
     instance: Instance
     layouts: list[Layout]
     priced: list[Assigned]
+    known: list[Layout] | None = None
+    """`needed`, once it was asked for."""
+
+    @property
+    def needed(self) -> list[Layout]:
+        """The candidates that count, without those whose modules another set makes needless."""
+        if self.known is None:
+            self.known = undominated(self.instance, self.layouts)
+        return self.known
 
     @classmethod
     def of(cls, instance: Instance, most: int, most_assignments: int) -> Oracle | None:

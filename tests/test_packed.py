@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from oracle import Layout, modes, scalar_rates
+from oracle import Layout, Modules, modes_of, scalar_rates
 from random_problems import mixture, replace_model, with_room
 from searched import written_down
 
@@ -43,12 +43,20 @@ def large(random: Random) -> tuple[Instance, Layout]:
         name=kind, layers=layers, hidden=random.choice((512, 2048)), ffn=random.choice((256, 2048, 8192)), heads=8,
         kv_heads=8, head_dim=64, vocab=random.choice((2_000, 32_000)), moe=moe,
     )  # fmt: skip
-    layout = Layout(0, 1, 1, pp, vpp, 1, 1, 1, random.choice((1, 4)), MICRO_BATCHES, 0, random.random() < 0.2)
+    layout = Layout(0, 1, 1, pp, vpp, 1, 1, 1, random.choice((1, 4)), MICRO_BATCHES, 0, modules_of(random, kind))
     layout = replace(
         layout,
         num_microbatches=pp * random.randint(1, 3) if vpp > 1 else random.choice((2, pp - 1, pp, 3 * pp)),
     )
     return instance_of(random, architecture, layout), layout
+
+
+def modules_of(random: Random, kind: str) -> Modules:
+    """Most of the time none."""
+    if random.random() < 0.7:
+        return Modules()
+    of = ("layernorm", "mlp") if kind == "dense" else ("layernorm", "mlp", "moe_act")
+    return Modules(random.sample(of, random.randint(1, len(of))))
 
 
 def instance_of(random: Random, architecture: Architecture, layout: Layout) -> Instance:
@@ -58,7 +66,9 @@ def instance_of(random: Random, architecture: Architecture, layout: Layout) -> I
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero", "num_microbatches")
     allowed: dict[str, tuple[int | str, ...]] = {name: (getattr(layout, name),) for name in names}
     usual = random.choice((("none",), ("full",), ("none", "full"), ("none", "full")))
-    allowed["recompute"] = ("selective",) if layout.selective else usual
+    allowed["recompute"] = ("selective",) if layout.modules else usual
+    if layout.modules:
+        allowed["recompute_modules"] = ("+".join(sorted(layout.modules)),)
     return Instance(
         architecture, load_stack(random.choice(("megatron-core", "zero-bubble"))), 1e10,
         random.choice((1024, 4096)), layout.batch, layout.batch, (Pool(gpu, fabric, 1, 1, 1.0),),
@@ -94,7 +104,7 @@ class Packer:
 
     def recomputed(self, rank: int, start: int, size: int) -> int | None:
         """The fewest layers whose recompute makes room for the rest; None where nothing does in time."""
-        mode = modes(self.instance, self.layout.selective)
+        mode = modes_of(self.instance, self.layout)
         choices = {"none": [0], "all": [size]}.get(mode, range(size + 1))
         if mode == "some" and self.uniform is not None:
             choices = [min(self.uniform, size)]
@@ -142,7 +152,7 @@ def chunks(
     if level_chunks(layers, layout.pp, layout.vpp) is None:
         return None
     held = plain_layers(layers, layout.pp, layout.vpp).tolist()
-    mode = modes(instance, layout.selective)
+    mode = modes_of(instance, layout)
     if mode != "some":
         return held, [n * (mode == "all") for n in held]
     return held, [random.randint(0, n) if uniform is None else min(uniform, n) for n in held]
@@ -172,7 +182,7 @@ def case(seed: int) -> list[str]:
 
 
 def slowest_of(instance: Instance, layout: Layout, rates: StageRates, limit: float) -> float:
-    uniform, mode = not instance.per_stage_recompute, modes(instance, layout.selective)
+    uniform, mode = not instance.per_stage_recompute, modes_of(instance, layout)
     of = layout.pp, layout.vpp, layout.num_microbatches
     return StageProblem(instance.architecture, rates, *of, limit, mode, uniform).slowest
 
@@ -217,7 +227,7 @@ def test_a_rank_may_hold_nothing_but_one_leading_layer() -> None:
         name="leading", layers=72, hidden=512, ffn=256, heads=8, kv_heads=8, head_dim=64, vocab=2_000,
         moe=replace_model(mixture(random, 72), first_dense_layers=3, moe_every_n_layers=1),
     )  # fmt: skip
-    layout = Layout(0, 1, 1, 24, 1, 1, 1, 1, 1, 48, 0, False)
+    layout = Layout(0, 1, 1, 24, 1, 1, 1, 1, 1, 48, 0)
     rates = scalar_rates(instance_of(random, model, layout), layout)
     none, light = np.array(0.0), np.array([0.1, 1.0])
     assert model.kinds == ("dense", "moe")
