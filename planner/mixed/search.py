@@ -30,7 +30,7 @@ from planner.mixed.schedules import Schedules
 from planner.mixed.stages import solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
-from planner.space.recompute import recompute_families
+from planner.space.recompute import overlaps, recompute_families
 
 Array = NDArray[Any]
 FIRST_CELLS = 64
@@ -92,7 +92,8 @@ class MixedSearch:
 
     def _look(self, forms: tuple[Form, ...]) -> None:
         # Stages of two pools are not interleaved, which hidden traffic needs.
-        families = recompute_families(self.instance, hidden=(False,))
+        shown = tuple(hidden for hidden in overlaps(self.instance) if not hidden)
+        families = recompute_families(self.instance, hidden=shown)
         book = KeyBook.of(self.instance, families, apart=True)
         every = [Cells.of(each) for each in arrangements(self.instance, book, forms)]
         self.cells = sum(len(cells.left) for cells in every)
