@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
 from lasting import spares
-from oracle import MICRO_BATCHES, modes
+from oracle import MICRO_BATCHES, Modules, ways
 
 from planner.instance import Instance
 
@@ -31,7 +31,8 @@ class MixedLayout:
     micro_batch: int
     num_microbatches: tuple[int, int]
     zero: int
-    selective: bool
+    modules: Modules = frozenset()
+    """What selective recompute repeats in every layer."""
 
     @property
     def ranks(self) -> tuple[int, int]:
@@ -108,7 +109,6 @@ def stage_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[MixedLa
                                 micro_batch,
                                 (m, m),
                                 zero,
-                                False,
                             ),
                         )
 
@@ -144,13 +144,15 @@ def replica_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[Mixed
                                     micro_batch,
                                     pieces,
                                     zero,
-                                    False,
                                 ),
                             )
 
 
 def made(instance: Instance, layout: MixedLayout) -> Iterator[MixedLayout]:
-    """The layout with each kind of recompute, if its batch is allowed."""
+    """The layout with each set of modules that may be recomputed, if its batch is allowed.
+
+    Stages of two pools are not interleaved, and replicas neither: the experts' traffic is not hidden.
+    """
     permits = instance.narrowing.permits
     if not instance.min_batch <= layout.batch <= instance.max_batch or not permits(
         "global_batch", layout.batch
@@ -158,9 +160,9 @@ def made(instance: Instance, layout: MixedLayout) -> Iterator[MixedLayout]:
         return
     if not all(permits("num_microbatches", m) for m in layout.num_microbatches):
         return
-    for selective in (False, True):
-        if modes(instance, selective):
-            yield replace(layout, selective=selective)
+    for modules, ep_overlap in ways(instance):
+        if not ep_overlap:
+            yield replace(layout, modules=modules)
 
 
 def fills(instance: Instance, dp: int, gpus: int, nodes: int) -> bool:

@@ -15,14 +15,14 @@ import numpy as np
 from mixed_lasting import Share, mixed_lasting
 from mixed_layouts import MixedLayout, layouts
 from mixed_problems import mixed_problem
-from oracle import assignments, entry, modes, modules, num_assignments, quantile, splits_in_flight
+from oracle import assignments, entry, modes, num_assignments, quantile, splits_in_flight, stack_of, widened
 from random_problems import with_memory
 
 from costmodel.mixed import Line, Mixed, Part, crossing, end_of_step, mixed_step_time
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from costmodel.pipeline import micro_batches_in_flight
 from costmodel.run import Run
-from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory, stage_time
+from costmodel.stage import StageRates, StageSplit, stage_memory, stage_time
 from planner.instance import Instance
 
 COLUMNS = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero")
@@ -53,7 +53,7 @@ class MixedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Layouts that can be priced in columns: of one form, on one pair, with or without selective recompute."""
+    """Layouts that can be priced in columns: of one form, on one pair, with one set of modules recomputed."""
 
     mixed: Mixed
     rates: tuple[StageRates, StageRates]
@@ -85,10 +85,10 @@ def mixed_of(instance: Instance, family: list[MixedLayout]) -> Mixed:
             architecture=instance.architecture,
             gpu=pool.gpu,
             fabric=pool.fabric,
-            stack=instance.stack,
+            stack=stack_of(instance, ep_overlap=False),
             seq_len=instance.seq_len,
             precision=pool.precision,
-            recompute_modules=modules(instance.architecture, one.selective),
+            recompute_modules=one.modules,
             vpp=1,
             **columns,
             **own,
@@ -111,7 +111,7 @@ class Priced:
 def priced(instance: Instance, of: Family, members: list[MixedLayout], rows: Any) -> Priced:
     """`members` are rows of a family with the same ranks and micro-batches in flight."""
     one, uniform = members[0], not instance.per_stage_recompute
-    recompute = modes(instance, one.selective)
+    recompute = modes(instance, one.modules)
     splits = [split_of(instance, one.pp, m, recompute, uniform) for m in one.num_microbatches]
     rates = [widened(entry(each, rows)) for each in of.rates]
     ranks = [list(range(one.pp))] * 2
@@ -148,24 +148,6 @@ def split_of(instance: Instance, pp: int, m: int, recompute: str, uniform: bool)
     return splits_in_flight(instance.architecture, in_flight, recompute, uniform)
 
 
-def widened(rates: StageRates) -> StageRates:
-    """Rates of rows with an axis for assignments."""
-
-    def wide(value: Any, kinds: bool = False) -> Any:
-        if isinstance(value, float):
-            return value
-        return value[:, None, :] if kinds else value[:, None]
-
-    found = {}
-    for name in StageRates.__dataclass_fields__:
-        value = getattr(rates, name)
-        if isinstance(value, PerLayer):
-            found[name] = PerLayer(wide(value.kinds, True), wide(value.first), wide(value.last))
-        else:
-            found[name] = wide(value, name in ("recompute", "checkpoint"))
-    return StageRates(**found)
-
-
 def shape_of(layout: MixedLayout) -> tuple[Any, ...]:
     """What layouts have in common that can be priced together."""
     flying = tuple(min(m, layout.pp) for m in layout.num_microbatches)
@@ -191,8 +173,8 @@ class MixedOracle:
         families: dict[Any, list[MixedLayout]] = {}
         uniform, layers = not instance.per_stage_recompute, instance.architecture.layers
         for layout in layouts(instance):
-            families.setdefault((layout.form, layout.pools, layout.selective), []).append(layout)
-            recompute = modes(instance, layout.selective)
+            families.setdefault((layout.form, layout.pools, layout.modules), []).append(layout)
+            recompute = modes(instance, layout.modules)
             most_assignments -= num_assignments(layers, layout.pp, 1, recompute, uniform)
             most -= 1
             if most < 0 or most_assignments < 0:

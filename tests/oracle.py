@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import product
+from itertools import chain, combinations, groupby, product
 from math import prod
 from random import Random
 from typing import Any
@@ -20,18 +20,30 @@ from lasting import lasting, spares
 from random_problems import problem, with_room
 
 from costmodel.architecture import Architecture
+from costmodel.layer import layer_cost
+from costmodel.memory.activations import layer_bytes
+from costmodel.memory.layer_memory import layer_memory
 from costmodel.pipeline import micro_batches_in_flight, stage_split
 from costmodel.rates import stage_rates
 from costmodel.run import Run
+from costmodel.stack import Stack
 from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory
 from costmodel.step import assumed_rates, step_time
-from planner.instance import Instance
+from planner.instance import Instance, Pool
 
 DAY = 86400.0
 MOST_ASSIGNMENTS = 40_000
 Keep = Callable[[Any, Any, Any], Any]
 """Of a candidate and of layers and recomputed layers, (assignments, stages) each: which assignments count."""
+CELLS = 1 << 20
+"""Assignments x ranks that are priced at once."""
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+Modules = frozenset[str]
+MEGATRON = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+"""Modules that Megatron recomputes, alone or together; `moe` repeats the activation and the shared experts as
+well, and is not named beside them."""
+FREES = 0.01
+"""Modules that free less of what a layer keeps are not worth a look, unless the problem names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,10 @@ class Layout:
     micro_batch: int
     num_microbatches: int
     zero: int
-    selective: bool
+    modules: Modules = frozenset()
+    """What selective recompute repeats in every layer."""
+    ep_overlap: bool = False
+    """Whether the experts' all-to-all runs behind the compute of another micro-batch."""
     zero_scope: int = 0
     """1: the ranks of a node share the states, and the nodes hold replicas of them."""
 
@@ -91,22 +106,25 @@ def divides(n: int, *of: int) -> bool:
 
 
 def layouts(instance: Instance) -> Iterator[Layout]:
+    executed = ways(instance)
     for index in range(len(instance.pools)):
         for tp, cp, pp, dp in ranks(instance, index):
-            for vpp, zero, (ep, etp), (micro_batch, m), selective in product(
+            for vpp, zero, (ep, etp), (micro_batch, m), scope in product(
                 chunks(instance, pp),
                 zero_stages(instance, pp, dp * cp),
                 expert_groups(instance, tp, tp * cp * dp),
                 batches(instance, dp),
-                (False, True),
+                (0, 1),
             ):
                 if vpp > 1 and m % pp:
                     continue
-                for scope in (0, 1):
-                    layout = Layout(
-                        index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero, selective, scope
-                    )
-                    if modes(instance, selective) and launches(instance, layout) and scoped(instance, layout):
+                sizes = (index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero)
+                bare = Layout(*sizes, zero_scope=scope)
+                if not scoped(instance, bare):
+                    continue
+                for modules, overlap in executed:
+                    layout = replace(bare, modules=modules, ep_overlap=overlap)
+                    if launches(instance, layout) and overlaps(layout):
                         yield layout
 
 
@@ -199,12 +217,32 @@ def batches(instance: Instance, dp: int) -> Iterator[tuple[int, int]]:
                 yield int(micro_batch), m
 
 
-def modes(instance: Instance, selective: bool) -> str:
+def ways(instance: Instance) -> list[tuple[Modules, bool]]:
+    """(modules, overlap of the experts' traffic) that the problem and its framework have, whatever the sizes."""
+    overlap = (False, True) if instance.architecture.moe and instance.framework in OVERLAPS else (False,)
+    return [
+        (modules, hidden)
+        for modules in (Modules(), *module_sets(instance))
+        for hidden in overlap
+        if modes(instance, modules, hidden)
+        and (instance.architecture.moe is None or allowed(instance, "ep_overlap", hidden))
+        and not (hidden and "moe" in modules)
+    ]
+
+
+def overlaps(of: Layout) -> bool:
+    """Whether the sizes go with overlap: there is traffic, and in a pipeline a micro-batch to hide it behind."""
+    return not of.ep_overlap or (of.ep > 1 and (of.pp == 1 or of.vpp > 1))
+
+
+def modes(instance: Instance, modules: Modules, ep_overlap: bool = False) -> str:
     """How many layers may be recomputed in full, '' where the problem excludes it: none, some, all, or whole
-    (all or none)."""
+    (all or none). None beside modules or overlap."""
     permitted = instance.narrowing.allowed.get("recompute", ("none", "selective", "full"))
-    if selective:
+    if modules:
         return "none" if "selective" in permitted else ""
+    if ep_overlap:
+        return "none" if "none" in permitted else ""
     if "none" in permitted and "full" in permitted:
         return "whole" if instance.framework in ALL_OR_NONE else "some"
     if "none" in permitted:
@@ -212,15 +250,42 @@ def modes(instance: Instance, selective: bool) -> str:
     return "all" if "full" in permitted else ""
 
 
-def modules(architecture: Architecture, selective: bool, framework: str = "any") -> frozenset[str]:
-    """What selective recompute covers (`planner.space.values.selective_modules`)."""
-    if not selective:
-        return frozenset()
-    if framework == "torchtitan":
-        return frozenset({"per_op"})
-    if architecture.moe is None:
-        return frozenset({"layernorm", "mlp"})
-    return frozenset({"layernorm", "moe_act", *(["mla_up_proj"] if architecture.mla else [])})
+def modes_of(instance: Instance, of: Layout) -> str:
+    """The same of a candidate."""
+    return modes(instance, of.modules, of.ep_overlap)
+
+
+def module_sets(instance: Instance) -> list[Modules]:
+    """Every set that selective recompute may name: those of the problem, or all of modules that free enough."""
+    if instance.framework == "torchtitan":
+        every = [Modules({"per_op"})]
+    elif instance.framework in ("deepspeed", "nanotron"):
+        every = []
+    else:
+        every = [
+            Modules(names)
+            for names in chain.from_iterable(combinations(MEGATRON, n) for n in range(1, len(MEGATRON) + 1))
+            if "moe" not in names or not {"moe_act", "shared_experts"} & set(names)
+        ]
+    if "recompute_modules" in instance.narrowing.allowed or instance.framework == "torchtitan":
+        return [of for of in every if allowed(instance, "recompute_modules", "+".join(sorted(of)))]
+    worth = {name for name in MEGATRON if any(frees(instance, pool, name) for pool in instance.pools)}
+    return [of for of in every if of <= worth]
+
+
+def frees(instance: Instance, pool: Pool, module: str) -> bool:
+    """Whether recomputing a module alone frees enough of what a layer of some kind keeps, on one GPU."""
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
+    run = Run(
+        architecture=instance.architecture, gpu=pool.gpu, fabric=pool.fabric, stack=instance.stack,
+        seq_len=instance.seq_len, precision=pool.precision, recompute_modules=Modules(),
+        **dict.fromkeys(names, 1),
+    )  # fmt: skip
+    again = replace(run, recompute_modules=Modules({module}))
+    return any(
+        layer_bytes(again, kind) <= (1 - FREES) * layer_bytes(run, kind)
+        for kind in instance.architecture.kinds
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -230,6 +295,8 @@ ALL_OR_NONE = ("torchtitan", "deepspeed", "nanotron")
 """Frameworks that recompute every layer or none."""
 EVEN = ("deepspeed", "nanotron")
 """Frameworks whose stages hold the same number of layers."""
+OVERLAPS = ("megatron", "any")
+"""Frameworks that can hide the experts' traffic."""
 
 
 def launches(instance: Instance, of: Layout) -> bool:
@@ -245,12 +312,12 @@ def launches(instance: Instance, of: Layout) -> bool:
     if instance.framework == "torchtitan":
         return torchtitan_launches(instance, of)
     if instance.framework == "nanotron":
-        alone = of.cp == of.vpp == 1 and not of.selective and a.layers % of.pp == 0
+        alone = of.cp == of.vpp == 1 and not of.modules and a.layers % of.pp == 0
         return alone and simple and of.zero < 2 and a.heads * a.head_dim == a.hidden
     if instance.framework == "deepspeed":
         experts = a.moe is not None and a.kinds == ("moe",) and not a.moe.shared_expert_ffn
         mixtral = experts and plain and a.mla is None and of.ep == of.etp == 1
-        alone = of.cp == of.vpp == 1 and not of.selective and a.layers % of.pp == 0
+        alone = of.cp == of.vpp == 1 and not of.modules and a.layers % of.pp == 0
         return alone and (simple or mixtral)
     return True
 
@@ -274,7 +341,7 @@ def torchtitan_launches(instance: Instance, of: Layout) -> bool:
 
 def even_alone(instance: Instance, layout: Layout, of: Assigned) -> Assigned:
     """Only the assignments in which every stage holds the same number of layers."""
-    recompute = modes(instance, layout.selective)
+    recompute = modes_of(instance, layout)
     args = (instance.architecture.layers, layout.pp, layout.vpp, recompute, not instance.per_stage_recompute)
     held = assignments(*args)[0]
     even = held.min(axis=1) == held.max(axis=1)
@@ -407,13 +474,41 @@ class Assigned:
     memory: Any
 
 
+def widened(rates: StageRates) -> StageRates:
+    """Rates of rows with an axis for assignments."""
+
+    def wide(value: Any, kinds: bool = False) -> Any:
+        if isinstance(value, float):
+            return value
+        return value[:, None, :] if kinds else value[:, None]
+
+    found = {}
+    for name in StageRates.__dataclass_fields__:
+        value = getattr(rates, name)
+        if isinstance(value, PerLayer):
+            found[name] = PerLayer(wide(value.kinds, True), wide(value.first), wide(value.last))
+        else:
+            found[name] = wide(value, name in ("recompute", "checkpoint"))
+    return StageRates(**found)
+
+
 def assigned(
-    architecture: Architecture, rates: StageRates, layout: Any, recompute: str, uniform: bool
-) -> Assigned:
-    """Prices every assignment of a candidate; `layout` has pp, vpp and num_microbatches."""
-    pp, vpp, m = layout.pp, layout.vpp, layout.num_microbatches
-    split = all_splits(architecture, pp, vpp, m, recompute, uniform)
-    return Assigned(step_time(rates, split, m, pp, vpp).total, stage_memory(rates, split).max(axis=-1))
+    architecture: Architecture, rates: StageRates, layouts: list[Any], recompute: str, uniform: bool
+) -> list[Assigned]:
+    """Prices every assignment of candidates with the same pipeline; each has pp, vpp and num_microbatches.
+
+    `rates` are rows, one a candidate.
+    """
+    one, found = layouts[0], []
+    split = all_splits(architecture, one.pp, one.vpp, one.num_microbatches, recompute, uniform)
+    size = max(CELLS // split.layers.size, 1)
+    for start in range(0, len(layouts), size):
+        part = layouts[start : start + size]
+        of = widened(entry(rates, slice(start, start + size)))
+        m = np.array([[each.num_microbatches] for each in part])
+        step = step_time(of, split, m, one.pp, one.vpp).total
+        found += [Assigned(*each) for each in zip(step, stage_memory(of, split).max(axis=-1), strict=True)]
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -430,12 +525,18 @@ def run_of(instance: Instance, layouts: list[Layout]) -> Run:
         architecture=instance.architecture,
         gpu=pool.gpu,
         fabric=pool.fabric,
-        stack=instance.stack,
+        stack=stack_of(instance, one.ep_overlap),
         seq_len=instance.seq_len,
         precision=pool.precision,
-        recompute_modules=modules(instance.architecture, one.selective, instance.framework),
+        recompute_modules=one.modules,
         **columns,
     )
+
+
+def stack_of(instance: Instance, ep_overlap: bool) -> Stack:
+    """The profile with the experts' traffic hidden or in the open, as a candidate has it."""
+    experts = instance.stack.expert_parallel.model_copy(update={"overlap": ep_overlap})
+    return instance.stack.model_copy(update={"expert_parallel": experts})
 
 
 def shard_ranks(domain: int, of: Layout) -> float:
@@ -459,8 +560,8 @@ def scalar_rates(instance: Instance, layout: Layout) -> StageRates:
     return rates_of(instance, replace(run, **scalars))
 
 
-def entry(rates: StageRates, index: int) -> StageRates:
-    """Rates of one row of many."""
+def entry(rates: StageRates, index: Any) -> StageRates:
+    """Rates of one row of many, or of some."""
 
     def pick(value: Any) -> Any:
         if isinstance(value, PerLayer):
@@ -468,6 +569,62 @@ def entry(rates: StageRates, index: int) -> StageRates:
         return value if isinstance(value, float) else np.asarray(value)[index]
 
     return StageRates(**{f.name: pick(getattr(rates, f.name)) for f in fields(StageRates)})
+
+
+def shape_of(of: Layout) -> tuple[int, ...]:
+    """What candidates have in common whose assignments can be priced together: stages, micro-batches in flight."""
+    return of.pp, of.vpp, min(of.num_microbatches, of.pp * min(of.vpp, 2))
+
+
+def undominated(instance: Instance, found: list[Layout]) -> list[Layout]:
+    """The candidates whose modules no other set makes needless, of those with the same cost of a layer otherwise.
+
+    A set is needless where another one takes no longer and keeps no more, in every kind of layer and at the end
+    of the model; of sets that are alike in all of it the one with the fewest modules, the first by name, stays.
+    """
+    rivals: dict[tuple[Any, ...], list[Modules]] = {}
+    for layout in found:
+        sets = rivals.setdefault(layer_key(layout), [])
+        if layout.modules and layout.modules not in sets:
+            sets.append(layout.modules)
+    needed = {
+        key: needed_sets(
+            {of: burdens(instance, key, of) for of in sorted(sets, key=lambda of: (len(of), sorted(of)))}
+        )
+        for key, sets in rivals.items()
+    }
+    return [of for of in found if not of.modules or of.modules in needed[layer_key(of)]]
+
+
+def layer_key(of: Layout) -> tuple[Any, ...]:
+    return of.pool, of.tp, of.cp, of.ep, of.etp, of.micro_batch, of.ep_overlap
+
+
+def burdens(instance: Instance, key: tuple[Any, ...], modules: Modules) -> list[float]:
+    """Seconds and kept bytes of each kind of layer and of the last stage, with some modules recomputed."""
+    pool, tp, cp, ep, etp, micro_batch, overlap = key
+    sizes = (pool, tp, cp, 1, 1, ep * etp, ep, etp, micro_batch, 1, 0)
+    run = run_of(instance, [Layout(*sizes, modules=modules, ep_overlap=overlap)])
+    cost, memory = layer_cost(run), layer_memory(run)
+    parts = (cost.total, cost.last, memory.kept.kinds, memory.kept.last)
+    return [float(value) for part in parts for value in np.asarray(part).reshape(-1)]
+
+
+def needed_sets(sets: dict[Modules, list[float]]) -> set[Modules]:
+    """Sets that no other beats or equals; of equal ones the first."""
+
+    def no_more(one: Modules, other: Modules) -> bool:
+        return all(a <= b * (1 + 1e-12) for a, b in zip(sets[one], sets[other], strict=True))
+
+    needed: list[Modules] = []
+    for of in sets:
+        if not any(
+            no_more(other, of) and (other in needed or not no_more(of, other))
+            for other in sets
+            if other != of
+        ):
+            needed.append(of)
+    return set(needed)
 
 
 @dataclass(slots=True)
@@ -481,28 +638,42 @@ class Oracle:
     instance: Instance
     layouts: list[Layout]
     priced: list[Assigned]
+    known: list[Layout] | None = None
+    """`needed`, once it was asked for."""
+
+    @property
+    def needed(self) -> list[Layout]:
+        """The candidates that count, without those whose modules another set makes needless."""
+        if self.known is None:
+            self.known = undominated(self.instance, self.layouts)
+        return self.known
 
     @classmethod
     def of(cls, instance: Instance, most: int, most_assignments: int) -> Oracle | None:
         """None if there are more than so many candidates, or assignments of all of them together."""
         found: list[Layout] = []
-        uniform, priced, left = not instance.per_stage_recompute, [], most_assignments
+        uniform, left = not instance.per_stage_recompute, most_assignments
         for layout in layouts(instance):
             found.append(layout)
-            recompute, layers = modes(instance, layout.selective), instance.architecture.layers
+            recompute, layers = modes_of(instance, layout), instance.architecture.layers
             left -= num_assignments(layers, layout.pp, layout.vpp, recompute, uniform)
             if len(found) > most or left < 0:
                 return None
-        families: dict[tuple[int, bool], list[Layout]] = {}
-        for layout in found:
-            families.setdefault((layout.pool, layout.selective), []).append(layout)
-        ordered = [layout for family in families.values() for layout in family]
+        families: dict[tuple[Any, ...], list[Layout]] = {}
+        for layout in sorted(found, key=shape_of):
+            families.setdefault((layout.pool, layout.modules, layout.ep_overlap), []).append(layout)
+        priced: list[Assigned] = []
         for family in families.values():
-            rates = rates_of(instance, run_of(instance, family))
-            for index, layout in enumerate(family):
-                recompute = modes(instance, layout.selective)
-                of = assigned(instance.architecture, entry(rates, index), layout, recompute, uniform)
-                priced.append(even_alone(instance, layout, of) if instance.framework in EVEN else of)
+            rates, start = rates_of(instance, run_of(instance, family)), 0
+            recompute = modes_of(instance, family[0])
+            for _, members in groupby(family, key=shape_of):
+                part = list(members)
+                rows = entry(rates, slice(start, start + len(part)))
+                priced += assigned(instance.architecture, rows, part, recompute, uniform)
+                start += len(part)
+        ordered = list(chain.from_iterable(families.values()))
+        if instance.framework in EVEN:
+            priced = [even_alone(instance, *each) for each in zip(ordered, priced, strict=True)]
         return cls(instance, ordered, priced)
 
     def memory_range(self) -> tuple[float, float]:
@@ -519,7 +690,7 @@ class Oracle:
         for layout, of in zip(self.layouts, self.priced, strict=True):
             pool = instance.pools[layout.pool]
             room = pool.gpu.memory.driver * (1 - instance.limits.memory_headroom)
-            recompute = modes(instance, layout.selective)
+            recompute = modes_of(instance, layout)
             held, again = assignments(
                 instance.architecture.layers,
                 layout.pp,

@@ -16,6 +16,22 @@ from planner.instance import Instance, Limits, Narrowing, Pool
 
 GPUS = ("H800", "H100", "A100-80GB", "H20")
 STACKS = ("megatron-core", "megatron-core", "megatron-bridge", "zero-bubble")
+MODULE_SETS = (
+    "layernorm",
+    "mlp",
+    "layernorm+mlp",
+    "core_attn+mlp",
+    "moe_act",
+    "moe",
+    "layernorm+moe_act",
+    "layernorm+moe",
+    "mlp+moe",
+    "moe_act+shared_experts",
+    "mla_up_proj+moe_act",
+    "layernorm+mla_up_proj+moe",
+    "layernorm+mla_up_proj+mlp+moe_act+shared_experts",
+)
+"""The first four are of models without experts too."""
 PLENTY = 1e15
 """Bytes that no plan fills."""
 
@@ -99,7 +115,7 @@ def objective(random: Random) -> tuple[Any, bool]:
     )
 
 
-def narrowing(random: Random) -> dict[str, tuple[int | str, ...]]:
+def narrowing(random: Random, experts: bool = True) -> dict[str, tuple[int | str, ...]]:
     """Some decisions with a few allowed values; micro-batch sizes always, to keep problems small."""
     some: dict[str, tuple[int | str, ...]] = {
         "micro_batch": random.choice(((1,), (2,), (1, 2), (1, 3), (4,)))
@@ -121,6 +137,17 @@ def narrowing(random: Random) -> dict[str, tuple[int | str, ...]]:
     for name, values in offers.items():
         if random.random() < (0.4 if name == "recompute" else share):
             some[name] = random.choice(values)
+    return some | execution(random, experts)
+
+
+def execution(random: Random, experts: bool) -> dict[str, tuple[int | str, ...]]:
+    """Most of the time some sets of modules to choose from, of the many there are, and overlap or not."""
+    some: dict[str, tuple[int | str, ...]] = {}
+    if random.random() < (0.9 if experts else 0.6):
+        names = MODULE_SETS if experts else MODULE_SETS[:4]
+        some["recompute_modules"] = tuple(random.sample(names, random.choice((1, 2, 2, 3))))
+    if experts and random.random() < 0.6:
+        some["ep_overlap"] = random.choice(((False,), (True,), (False, True)))
     return some
 
 
@@ -130,8 +157,9 @@ def problem(random: Random, most_layers: int = 9, nodes: int = 3) -> Instance:
     largest = random.choice((4, 8, 12, 16))
     goal, lexicographic = objective(random)
     assumed = random.random() < 0.1
+    model = architecture(random, layers)
     return Instance(
-        architecture=architecture(random, layers),
+        architecture=model,
         stack=load_stack(random.choice(STACKS)),
         tokens=float(random.choice((1e8, 1e9, 2e10))),
         seq_len=random.choice((1024, 2048, 4096)),
@@ -143,7 +171,7 @@ def problem(random: Random, most_layers: int = 9, nodes: int = 3) -> Instance:
         limits=Limits(memory_headroom=random.choice((0.0, 0.05))),
         objective=goal,
         lexicographic=lexicographic,
-        narrowing=Narrowing(narrowing(random)),
+        narrowing=Narrowing(narrowing(random, model.moe is not None)),
         per_stage_recompute=random.random() < 0.5,
         assume_mfu=0.4 if assumed else None,
         nominal_parameters=1e9 if assumed and random.random() < 0.5 else None,
@@ -180,6 +208,33 @@ def leading(random: Random) -> Instance:
         narrowing=Narrowing(allowed),
         stack=load_stack(random.choice(STACKS)),
     )
+
+
+def overlapping(random: Random) -> Instance:
+    """The same, of models with experts on several ranks, whose traffic is much of a step."""
+    instance = problem(random)
+    of = instance.architecture
+    moe = replace_model(of.moe or mixture(random, of.layers), top_k=2, experts=random.choice((2, 4)))
+    allowed = dict(instance.narrowing.allowed)
+    for name in ("tp", "ep", "vpp", "dp", "ep_overlap", "recompute_modules"):
+        allowed.pop(name, None)
+    for name, share, values in (
+        ("tp", 0.6, ((1,), (1, 2))),
+        ("ep", 0.8, ((2,), (2, 4), (1, 2))),
+        ("vpp", 0.6, ((2,), (1, 2), (1, 2, 3))),
+        ("ep_overlap", 0.3, ((True,), (True,), (False,))),
+    ):
+        if random.random() < share:
+            allowed[name] = random.choice(values)
+    allowed |= {"recompute_modules": tuple(random.sample(MODULE_SETS, random.choice((1, 2, 3))))}
+    slow = random.choice((0.05, 0.3, 1.0))
+    pools = tuple(
+        replace(pool, fabric=replace(pool.fabric, nic=pool.fabric.nic * slow)) for pool in instance.pools
+    )
+    return replace(
+        instance, architecture=replace_model(of, moe=moe), pools=pools, narrowing=Narrowing(allowed),
+        stack=load_stack(random.choice(STACKS)),
+    )  # fmt: skip
 
 
 def precise(random: Random) -> Instance:

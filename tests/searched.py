@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 from oracle import Answer, Layout, Oracle, objective, small_problem, with_limits, within
@@ -14,7 +15,8 @@ from planner import economics
 from planner.instance import Instance
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import OutOfTime
-from planner.space.recompute import recompute_families, recompute_modes
+from planner.space.columns import LayerKeys
+from planner.space.recompute import recompute_families, variant_of, variants
 
 SAME = 1e-6
 """A solver's gap tells apart what differs by more."""
@@ -79,8 +81,44 @@ def limited(
 
 def num_modes(instance: Instance, layout: Layout) -> int:
     """Candidates that a layout stands for: one for each recompute mode that the problem allows."""
-    modes = recompute_modes(instance)
-    return len(modes & ({"selective"} if layout.selective else {"none", "full"}))
+    if layout.modules or layout.ep_overlap:
+        return 1
+    permitted = instance.narrowing.allowed.get("recompute", ("none", "full"))
+    return len({"none", "full"} & set(permitted))
+
+
+def executed(of: Layout) -> int:
+    """How layers are executed, as rules tell it apart: modules recomputed or not, traffic hidden or not."""
+    return bool(of.modules) + 2 * of.ep_overlap
+
+
+EXECUTED = np.array([0, 0, 0, 1, 2, 3])
+"""The same of the search's families: of full recompute there are three."""
+
+
+def value_of(instance: Instance, of: Layout, name: str) -> int:
+    """A decision of a layout as a number, as rows have it in a column."""
+    if name == "executed":
+        return executed(of)
+    if name == "variant":
+        return variant_of(instance.framework, of.modules, of.ep_overlap)
+    return int(getattr(of, name))
+
+
+def values_of(instance: Instance, of: Layout, names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(value_of(instance, of, name) for name in names)
+
+
+def rows_of(rows: LayerKeys, names: Sequence[str]) -> list[tuple[int, ...]]:
+    """The same of each of many rows."""
+    columns = (EXECUTED[rows.family] if name == "executed" else getattr(rows, name) for name in names)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def execution(instance: Instance, variant: int) -> dict[str, Any]:
+    """What a row's variant says of a layout."""
+    of = variants(instance.framework)[variant]
+    return {"modules": of.modules, "ep_overlap": of.overlapped}
 
 
 class Looks(Effort):

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Layout, Oracle, all_splits, assignments, modes, scalar_rates, small_problem
-from random_problems import leading, problem, with_room
-from searched import blank, written_down
+from oracle import Layout, Oracle, all_splits, assignments, modes_of, scalar_rates, small_problem
+from random_problems import leading, overlapping, problem, with_room
+from searched import blank, execution, rows_of, values_of, written_down
 
 from costmodel.pipeline import plain_layers, stage_split
 from costmodel.stage import stage_memory, stage_time
@@ -29,34 +29,32 @@ from planner.stages import StageProblem
 ROUNDING = 1e-9
 SHARES = (0.05, 0.3, 0.7)
 """Of the way from the leanest assignment to the fastest ones' memory."""
-PIPELINE = ("pool", "selective", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "filled")
+PIPELINE = ("pool", "executed", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "filled")
 GROUP = (*PIPELINE, "dp", "zero_scope")
-ROW = (*GROUP, "vpp")
+ROW = (*GROUP, "vpp", "variant")
 seeds = st.integers(0, 1 << 20)
-kinds = st.sampled_from((problem, leading))
+kinds = st.sampled_from((problem, leading, overlapping))
 shares = st.sampled_from(SHARES)
 some = settings(max_examples=12, deadline=None, derandomize=True)
 many = settings(max_examples=25, deadline=None, derandomize=True)
 Make = Callable[[Random], Instance]
 
 
-def key_of(rows: Any, index: int, names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(int(getattr(rows, name)[index]) for name in names)
-
-
 def by_key(rows: Any, names: tuple[str, ...]) -> dict[tuple[int, ...], list[int]]:
     found: dict[tuple[int, ...], list[int]] = {}
-    for index in range(len(rows)):
-        found.setdefault(key_of(rows, index, names), []).append(index)
+    for index, key in enumerate(rows_of(rows, names)):
+        found.setdefault(key, []).append(index)
     return found
 
 
 def quickest(oracle: Oracle, instance: Instance) -> list[tuple[Layout, float]]:
     """Seconds of each candidate's quickest assignment that fits memory, inf if none does."""
     room = [pool.memory_limit(instance.limits.memory_headroom) for pool in instance.pools]
+    needed = set(oracle.needed)
     return [
         (layout, float(np.where(of.memory <= room[layout.pool], of.step, np.inf).min()))
         for layout, of in zip(oracle.layouts, oracle.priced, strict=True)
+        if layout in needed
     ]
 
 
@@ -66,7 +64,7 @@ def beaten(rows: Any, bound: Any, oracle: Oracle, instance: Instance, names: tup
     for layout, step in quickest(oracle, instance):
         if step == np.inf:
             continue
-        indices = found.get(tuple(int(getattr(layout, name)) for name in names), [])
+        indices = found.get(values_of(instance, layout, names), [])
         of = [i for i in indices if rows.m_low[i] <= layout.num_microbatches <= rows.m_high[i]]
         if len(of) != 1:
             wrong.append(f"{layout}: {step} s, and {len(of)} rows")
@@ -81,7 +79,7 @@ def beaten_pipelines(table: Table, oracle: Oracle, instance: Instance) -> list[s
     bound = table._with_traffic()  # pyright: ignore[reportPrivateUsage]
     for layout, step in quickest(oracle, instance):
         spent = step * layout.num_gpus / (layout.batch * instance.seq_len)
-        (index,) = found[tuple(int(getattr(layout, name)) for name in PIPELINE)]
+        (index,) = found[values_of(instance, layout, PIPELINE)]
         if bound[index] > spent * (1 + ROUNDING):
             wrong.append(f"{layout}: {spent} GPU-seconds a token, but {bound[index]} at least")
     return wrong
@@ -127,7 +125,7 @@ def test_no_assignment_that_fits_beats_the_bounds_that_know_memory(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [problem, leading])
+@pytest.mark.parametrize("make", [problem, leading, overlapping])
 @pytest.mark.parametrize("block", range(10))
 def test_no_assignment_of_many_more_beats_a_bound(block: int, make: Make) -> None:
     wrong = []
@@ -139,7 +137,7 @@ def test_no_assignment_of_many_more_beats_a_bound(block: int, make: Make) -> Non
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("make", [problem, leading])
+@pytest.mark.parametrize("make", [problem, leading, overlapping])
 def test_what_cannot_fit_at_first_sight_does_not_fit_when_looked_at_closely(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +195,7 @@ def test_no_assignment_that_fits_has_a_quicker_slowest_rank_than_its_bounds(
         limit = instance.pools[layout.pool].memory_limit(instance.limits.memory_headroom)
         stages = StageProblem(
             instance.architecture, scalar_rates(instance, layout), layout.pp, layout.vpp,
-            layout.num_microbatches, limit, modes(instance, layout.selective), not instance.per_stage_recompute,
+            layout.num_microbatches, limit, modes_of(instance, layout), not instance.per_stage_recompute,
         )  # fmt: skip
         quickest = quickest_by_case(stages)
         # A case that is not there fits no memory.
@@ -206,7 +204,7 @@ def test_no_assignment_that_fits_has_a_quicker_slowest_rank_than_its_bounds(
         for each in asked if bounds else quickest:
             for bound, least in zip(bounds.get(each, (np.inf, np.inf)), quickest[each], strict=True):
                 assert bound <= least * (1 + ROUNDING), (layout, each, bound, least)
-        (index,) = found[tuple(int(getattr(layout, name)) for name in PIPELINE)]
+        (index,) = found[values_of(instance, layout, PIPELINE)]
         assert table.pipelines.slowest[index] <= quickest[None][0] * (1 + ROUNDING), layout
 
 
@@ -227,9 +225,11 @@ def test_the_time_a_token_falls_with_the_number_of_micro_batches(seed: int, make
     assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(times)), times
 
 
-def layout_of(rows: Any, index: int) -> Layout:
-    values = {name: int(getattr(rows, name)[index]) for name in ROW if name not in ("selective", "filled")}
-    return Layout(**values, num_microbatches=int(rows.m_high[index]), selective=bool(rows.selective[index]))
+def layout_of(instance: Instance, rows: Any, index: int) -> Layout:
+    names = [name for name in ROW if name not in ("executed", "filled", "variant")]
+    values = {name: int(getattr(rows, name)[index]) for name in names}
+    how = execution(instance, int(rows.variant[index]))
+    return Layout(**values, **how, num_microbatches=int(rows.m_high[index]))
 
 
 @some
@@ -244,10 +244,10 @@ def test_a_row_of_many_is_estimated_as_it_is_alone(seed: int, make: Make) -> Non
     figures = evaluate(table.book, rows)
     columns = (figures.plain, figures.plain_memory, figures.recomputed, figures.recomputed_memory)
     for i in range(len(rows)):
-        layout = layout_of(rows, i)
+        layout = layout_of(instance, rows, i)
         layers = plain_layers(instance.architecture.layers, layout.pp, layout.vpp)
         rates, m, expected = scalar_rates(instance, layout), layout.num_microbatches, []
-        recompute = modes(instance, layout.selective)
+        recompute = modes_of(instance, layout)
         for again, possible in ((None, recompute != "all"), (layers, recompute in ("some", "all"))):
             split = stage_split(instance.architecture, layout.pp, layout.vpp, m, layers, again)
             step = float(step_time(rates, split, m, layout.pp, layout.vpp).total)

@@ -22,7 +22,6 @@ from planner.problem import parse_problem
 from planner.resolve import instance_of
 from planner.solution import Decisions, Estimate, MemoryParts, Plan
 from planner.solve import solve
-from planner.space.values import selective_modules
 from planner.validate import stage_lists, violations
 
 GIB, DAY = 2**30, 86400.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from oracle import small_problem
 from random_problems import launched
-from searched import blank, num_modes
+from searched import blank, num_modes, rows_of, values_of
 from test_oracle import BLOCK, compare
 
 from costmodel.architecture import Architecture
@@ -48,14 +48,13 @@ def test_what_a_framework_can_launch_is_counted_as_brute_force_counts_it(seed: i
     table = blank(oracle.instance)
     table.list_pipelines(np.arange(len(table.book.keys)))
     counter = Counter(oracle.instance, table.layouts)
-    names = ("pool", "selective", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "filled")
+    names = ("pool", "executed", "tp", "cp", "ep", "etp", "micro_batch", "pp", "zero", "filled")
     theirs: Tally[tuple[int, ...]] = Tally()
-    for layout in oracle.layouts:
-        theirs[tuple(int(getattr(layout, name)) for name in names)] += num_modes(oracle.instance, layout)
+    for layout in oracle.needed:
+        theirs[values_of(oracle.instance, layout, names)] += num_modes(oracle.instance, layout)
     rows, mine = table.pipelines.rows, Tally[tuple[int, ...]]()
     number = counter.pipelines(rows, np.zeros(len(rows), dtype=np.int64))
-    columns = zip(*(getattr(rows, name).tolist() for name in names), strict=True)
-    for key, each in zip(columns, number.tolist(), strict=True):
+    for key, each in zip(rows_of(rows, names), number.tolist(), strict=True):
         mine[key] += each
     assert +mine == theirs
     keys = counter.keys(table.book.keys, np.zeros(len(table.book.keys), dtype=np.int64))[0]

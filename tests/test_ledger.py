@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Layout, Oracle, small_problem
-from random_problems import leading, precise, problem, with_room
-from searched import Looks, blank, limited, num_modes, usual_families, written_down
+from random_problems import leading, overlapping, precise, problem, with_room
+from searched import (
+    Looks,
+    blank,
+    execution,
+    limited,
+    num_modes,
+    rows_of,
+    usual_families,
+    values_of,
+    written_down,
+)
 
 from planner.instance import Instance
 from planner.relaxed import every_family
@@ -20,14 +30,14 @@ from planner.search import Table, best, goal_of
 from planner.search.branch import fewer
 from planner.search.goal import in_families
 from planner.search.ledger import Ledger
-from planner.space.columns import Candidates, LayerKeys
+from planner.space.columns import Candidates
 from planner.space.counting import Counter
 from planner.space.layouts import Multiplicity
 
-KEY = ("pool", "selective", "tp", "cp", "ep", "etp", "micro_batch")
+KEY = ("pool", "executed", "tp", "cp", "ep", "etp", "micro_batch")
 PIPELINE = (*KEY, "pp", "zero", "filled")
 seeds = st.integers(0, 1 << 20)
-kinds = st.sampled_from((problem, leading, precise))
+kinds = st.sampled_from((problem, leading, overlapping, precise))
 some = settings(max_examples=20, deadline=None, derandomize=True)
 Make = Callable[[Random], Instance]
 
@@ -37,15 +47,11 @@ def counted(
 ) -> Tally[tuple[int, ...]]:
     """Candidates on so many GPUs or more, by the values of some decisions."""
     found: Tally[tuple[int, ...]] = Tally()
-    for layout in oracle.layouts:
+    for layout in oracle.needed:
         if layout.num_gpus >= at_least(layout):
-            key = tuple(int(getattr(layout, name)) for name in names)
+            key = values_of(oracle.instance, layout, names)
             found[key] += num_modes(oracle.instance, layout)
     return found
-
-
-def rows_of(rows: LayerKeys, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-    return list(zip(*(getattr(rows, name).tolist() for name in names), strict=True))
 
 
 @some
@@ -60,7 +66,7 @@ def test_candidates_of_keys_and_pipelines_are_as_many_as_there_are(seed: int, ma
     needed = {of: random.choice((0, 1, 3, 4, 5, 8, 100)) for of in rows_of(keys, KEY)}
 
     def at_least(layout: Layout) -> int:
-        return needed[tuple(int(getattr(layout, name)) for name in KEY)]
+        return needed[values_of(oracle.instance, layout, KEY)]
 
     gpus = np.array([needed[of] for of in rows_of(keys, KEY)], dtype=np.int64)
     valid, few = counter.keys(keys, gpus)
@@ -83,12 +89,12 @@ def test_everything_written_down_is_every_candidate_once(seed: int, make: Make) 
     every = counted(oracle, (), lambda layout: 0).total()
     assert number.of_rows(table.groups.rows).sum() == every
     assert number.of_rows(table.rows.rows).sum() == every
-    found = written_out(table.rows.rows)
+    found = written_out(instance, table.rows.rows)
     assert len(found) == len(set(found))
-    assert set(found) == set(oracle.layouts)
+    assert set(found) == set(oracle.needed)
 
 
-def written_out(rows: Candidates) -> list[Layout]:
+def written_out(instance: Instance, rows: Candidates) -> list[Layout]:
     """Each number of micro-batches of each row as a candidate."""
     names = (
         "pool",
@@ -102,16 +108,17 @@ def written_out(rows: Candidates) -> list[Layout]:
         "micro_batch",
         "zero",
         "zero_scope",
-        "selective",
+        "variant",
         "m_low",
         "m_high",
     )
     found = []
     for row in rows_of(rows, names):
         of = dict(zip(names, row, strict=True))
-        low, high, of["selective"] = of.pop("m_low"), of.pop("m_high"), bool(of["selective"])
+        low, high = of.pop("m_low"), of.pop("m_high")
+        how = execution(instance, of.pop("variant"))
         step = of["pp"] if of["vpp"] > 1 else 1
-        found += [Layout(**of, num_microbatches=m) for m in range(low, high + 1, step)]
+        found += [Layout(**of, **how, num_microbatches=m) for m in range(low, high + 1, step)]
     return found
 
 
@@ -124,17 +131,17 @@ def test_a_row_that_is_split_by_its_micro_batches_loses_none(seed: int, make: Ma
     for index in np.flatnonzero((rows.m_low < rows.m_high) & (every | (rows.filled == 0)))[:30].tolist():
         row = table.rows.rows.take(np.array([index]))
         child = fewer(table, index, row, every)
-        after = written_out(table.rows.rows.take(np.append(child, index)))
+        after = written_out(table.instance, table.rows.rows.take(np.append(child, index)))
         assert len(child) == 1
         assert len(after) == len(set(after))
-        assert set(after) == set(written_out(row))
+        assert set(after) == set(written_out(table.instance, row))
 
 
 def broken(oracle: Oracle, instance: Instance) -> dict[str, int]:
     """Candidates by what no assignment of theirs keeps to; beside memory, of those that fit it."""
     answers = {of.layout: of for of in oracle.answers(instance)}
     limits, found = instance.limits, dict.fromkeys(("valid", "memory", "deadline", "budget", "within"), 0)
-    for layout in oracle.layouts:
+    for layout in oracle.needed:
         answer, number = answers.get(layout), num_modes(instance, layout)
         late = answer is not None and limits.deadline is not None and answer.seconds > limits.deadline
         dear = answer is not None and limits.budget is not None and answer.dollars > limits.budget
@@ -162,7 +169,7 @@ def check(oracle: Oracle, instance: Instance, ledger: Ledger) -> None:
 @pytest.mark.parametrize("block", range(6))
 def test_each_candidate_is_counted_once_and_rejected_only_if_it_breaks_a_limit(block: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
-        oracle, instance = limited(seed, 700, leading if seed % 2 else problem)
+        oracle, instance = limited(seed, 700, (problem, leading, overlapping)[seed % 3])
         table, usual = Table.of(instance, goal_of(instance), every_family(instance)), usual_families(instance)
         plan = best(table, in_families(usual))
         ledger = Ledger.of(table, usual)

@@ -11,15 +11,15 @@ import pytest
 from mixed_oracle import Keep, MixedOracle, small_mixed_problem, with_mixed_limits
 from mixed_problems import mixed_problem
 from oracle import Oracle, objective, within
-from planner.relax import every_family
 
 from planner.instance import Instance
 from planner.mixed import MixedPlan, best_of_pairs
 from planner.mixed.questions import questions, value_of
 from planner.mixed.reasons import answers, better_than, keys_if_any, told
+from planner.relaxed import every_family
 from planner.search import Plan, Table, best, goal_of
 from planner.search.goal import in_families
-from planner.space.recompute import recompute_families
+from planner.space.recompute import recompute_families, variants
 
 MOST, MOST_ASSIGNMENTS = 4000, 150_000
 
@@ -43,10 +43,16 @@ def side_of(instance: Instance, plan: MixedPlan, name: str) -> int:
     return next((side for side, names in enumerate(called) if name in names), 0)
 
 
-def other_recompute(plan: MixedPlan, layout: Any, layers: Any, again: Any) -> Any:
+def recomputed(instance: Instance, plan: MixedPlan) -> frozenset[str]:
+    """Modules that a plan recomputes in every layer."""
+    return variants(instance.framework)[plan.variant].modules
+
+
+def other_recompute(instance: Instance, plan: MixedPlan, layout: Any, layers: Any, again: Any) -> Any:
     """Which assignments recompute otherwise; against none of it, `full` is recompute of every layer."""
-    if plan.selective or layout.selective:
-        return np.full(len(again), plan.selective != layout.selective)
+    mine = bool(recomputed(instance, plan))
+    if mine or layout.modules:
+        return np.full(len(again), mine != bool(layout.modules))
     if any(plan.stages.recomputed):
         return ~again.any(axis=1)
     return (again == layers).all(axis=1)
@@ -69,7 +75,8 @@ def of_mixed(instance: Instance, decision: str, plan: MixedPlan) -> Keep:
             "num_gpus": lambda: sum(of.num_gpus) != sum(plan.num_gpus),
             "dp": lambda: of.replicas != plan.replicas,
             "vpp": lambda: False,
-            "recompute": lambda: other_recompute(plan, of, layers, again),
+            "recompute": lambda: other_recompute(instance, plan, of, layers, again),
+            "recompute_modules": lambda: bool(of.modules) and of.modules != recomputed(instance, plan),
             "num_microbatches": lambda: of.num_microbatches[0] != plan.num_microbatches[0],
             "ranks": lambda: same and of.split != plan.split,
             "layers": lambda: same * (layers[:, : of.split].sum(axis=1) != sum(plan.stages.layers[: plan.split])),
@@ -97,7 +104,9 @@ def of_single(instance: Instance, decision: str, plan: MixedPlan) -> Keep | None
             mine = nodes(instance, plan.pools, plan.num_gpus, entry)
             found = nodes(instance, (of.pool,), (of.num_gpus,), entry) != mine
         elif what == "recompute":
-            found = other_recompute(plan, of, layers, again)
+            found = other_recompute(instance, plan, of, layers, again)
+        elif what == "recompute_modules":
+            found = bool(of.modules) and of.modules != recomputed(instance, plan)
         elif what == "precision":
             found = instance.pools[of.pool].precision != instance.pools[plan.pools[0]].precision
         else:

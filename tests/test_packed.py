@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from oracle import Layout, modes, scalar_rates
+from oracle import Layout, Modules, modes_of, scalar_rates
 from random_problems import mixture, replace_model, with_room
 from searched import written_down
 
@@ -23,6 +23,8 @@ from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.stages import StageProblem
 
 MICRO_BATCHES = 12
+FOUND = (230,)
+"""Seeds of problems that once had a bound above the truth."""
 
 
 def large(random: Random) -> tuple[Instance, Layout]:
@@ -43,7 +45,11 @@ def large(random: Random) -> tuple[Instance, Layout]:
         name=kind, layers=layers, hidden=random.choice((512, 2048)), ffn=random.choice((256, 2048, 8192)), heads=8,
         kv_heads=8, head_dim=64, vocab=random.choice((2_000, 32_000)), moe=moe,
     )  # fmt: skip
-    layout = Layout(0, 1, 1, pp, vpp, 1, 1, 1, random.choice((1, 4)), MICRO_BATCHES, 0, random.random() < 0.2)
+    layout = Layout(
+        0, 1, 1, pp, vpp, 1, 1, 1, random.choice((1, 4)), MICRO_BATCHES, 0, modules_of(random, kind)
+    )
+    if moe is not None and vpp > 1 and random.random() < 0.5:
+        layout = replace(layout, dp=2, ep=2, zero=random.choice((0, 1)), ep_overlap=True)
     layout = replace(
         layout,
         num_microbatches=pp * random.randint(1, 3) if vpp > 1 else random.choice((2, pp - 1, pp, 3 * pp)),
@@ -51,14 +57,26 @@ def large(random: Random) -> tuple[Instance, Layout]:
     return instance_of(random, architecture, layout), layout
 
 
+def modules_of(random: Random, kind: str) -> Modules:
+    """Most of the time none."""
+    if random.random() < 0.7:
+        return Modules()
+    of = ("layernorm", "mlp") if kind == "dense" else ("layernorm", "mlp", "moe_act")
+    return Modules(random.sample(of, random.randint(1, len(of))))
+
+
 def instance_of(random: Random, architecture: Architecture, layout: Layout) -> Instance:
     """A problem that leaves nothing open but the stages."""
     gpu = load_accelerator(random.choice(("H800", "H20")))
-    fabric = replace(Fabric.of(gpu), gpus_per_node=layout.pp, domain=1)
+    fabric = replace(Fabric.of(gpu), gpus_per_node=layout.num_gpus, domain=1)
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero", "num_microbatches")
     allowed: dict[str, tuple[int | str, ...]] = {name: (getattr(layout, name),) for name in names}
     usual = random.choice((("none",), ("full",), ("none", "full"), ("none", "full")))
-    allowed["recompute"] = ("selective",) if layout.selective else usual
+    usual = ("none",) if layout.ep_overlap else usual
+    allowed["recompute"] = ("selective",) if layout.modules else usual
+    allowed["ep_overlap"] = (layout.ep_overlap,)
+    if layout.modules:
+        allowed["recompute_modules"] = ("+".join(sorted(layout.modules)),)
     return Instance(
         architecture, load_stack(random.choice(("megatron-core", "zero-bubble"))), 1e10,
         random.choice((1024, 4096)), layout.batch, layout.batch, (Pool(gpu, fabric, 1, 1, 1.0),),
@@ -94,7 +112,7 @@ class Packer:
 
     def recomputed(self, rank: int, start: int, size: int) -> int | None:
         """The fewest layers whose recompute makes room for the rest; None where nothing does in time."""
-        mode = modes(self.instance, self.layout.selective)
+        mode = modes_of(self.instance, self.layout)
         choices = {"none": [0], "all": [size]}.get(mode, range(size + 1))
         if mode == "some" and self.uniform is not None:
             choices = [min(self.uniform, size)]
@@ -142,7 +160,7 @@ def chunks(
     if level_chunks(layers, layout.pp, layout.vpp) is None:
         return None
     held = plain_layers(layers, layout.pp, layout.vpp).tolist()
-    mode = modes(instance, layout.selective)
+    mode = modes_of(instance, layout)
     if mode != "some":
         return held, [n * (mode == "all") for n in held]
     return held, [random.randint(0, n) if uniform is None else min(uniform, n) for n in held]
@@ -164,6 +182,8 @@ def case(seed: int) -> list[str]:
         "slowest rank": (slowest, slowest_of(instance, layout, rates, limit)),
         **{name: (step, bound) for name, bound in step_bounds(with_room(instance, limit)).items()},
     }
+    if "slowest of the pipeline" in bounds:
+        bounds["slowest of the pipeline"] = slowest, bounds["slowest of the pipeline"][1]
     return [
         f"seed {seed}: {name} takes {bound} s at least, {found} of {layout} takes {taken} s"
         for name, (taken, bound) in bounds.items()
@@ -172,7 +192,7 @@ def case(seed: int) -> list[str]:
 
 
 def slowest_of(instance: Instance, layout: Layout, rates: StageRates, limit: float) -> float:
-    uniform, mode = not instance.per_stage_recompute, modes(instance, layout.selective)
+    uniform, mode = not instance.per_stage_recompute, modes_of(instance, layout)
     of = layout.pp, layout.vpp, layout.num_microbatches
     return StageProblem(instance.architecture, rates, *of, limit, mode, uniform).slowest
 
@@ -185,6 +205,7 @@ def step_bounds(instance: Instance) -> dict[str, float]:
     assert len(table.groups) == len(table.rows) == 1
     groups, rows = table.groups.rows, table.rows.rows
     return {
+        "slowest of the pipeline": float(table.pipelines.slowest[groups.pipeline[0]]),
         "loose group": float(table.groups.bound[0]),
         "tight group": float(group_memory_bound(table.book, groups)[0]),
         "loose row": float(table.rows.bound[0]),
@@ -203,6 +224,11 @@ def test_no_assignment_that_packs_memory_well_beats_a_bound(block: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("seed", FOUND)
+def test_no_assignment_beats_a_bound_that_one_has_beaten_before(seed: int) -> None:
+    assert not case(seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_no_assignment_of_many_more_that_packs_memory_well_beats_a_bound(block: int) -> None:
@@ -217,7 +243,7 @@ def test_a_rank_may_hold_nothing_but_one_leading_layer() -> None:
         name="leading", layers=72, hidden=512, ffn=256, heads=8, kv_heads=8, head_dim=64, vocab=2_000,
         moe=replace_model(mixture(random, 72), first_dense_layers=3, moe_every_n_layers=1),
     )  # fmt: skip
-    layout = Layout(0, 1, 1, 24, 1, 1, 1, 1, 1, 48, 0, False)
+    layout = Layout(0, 1, 1, 24, 1, 1, 1, 1, 1, 48, 0)
     rates = scalar_rates(instance_of(random, model, layout), layout)
     none, light = np.array(0.0), np.array([0.1, 1.0])
     assert model.kinds == ("dense", "moe")

@@ -39,7 +39,7 @@ class Extent:
     """Layers of both kinds that an interleaved rank holds at least, beside leading ones; 0 where nothing says
     so."""
     level_surplus: Array
-    """`surplus` less `short`, of layers of any kind."""
+    """`surplus` less `short`, of layers of any kind, beside leading ones."""
 
 
 def extent(
@@ -163,4 +163,6 @@ def _of_kind(reach: Extent, mix: LayerMix, p: Array, v: Array, any_vpp: bool) ->
         lead=lead,
         rare=np.where(open_to_rare, mix.lead or mix.layers, 0.0),
         level=np.maximum(reach.level - lead, 0.0),
+        # Leading layers lie in the first chunk, whose micro-batches in flight are counted with them.
+        level_surplus=reach.level_surplus - lead * (reach.in_flight_most - reach.in_flight_least),
     )
