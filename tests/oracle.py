@@ -303,6 +303,8 @@ def launches(instance: Instance, of: Layout) -> bool:
     """Whether the instance's framework can launch a candidate; of torchtitan, if it has the model."""
     a, plain = instance.architecture, of.tp == of.cp == of.pp == 1
     precision, low = instance.pools[of.pool].precision, instance.stack.data_parallel
+    if instance.framework == "megatron" and of.ep_overlap and of.zero > 1:
+        return False  # Megatron-FSDP hides no expert traffic
     if precision != "bf16" and instance.framework == "megatron":
         # FP8 parameters are gathered from sharded states.
         return of.zero > 0 or low.low_precision_parameter_bytes > 1

@@ -76,11 +76,11 @@ def run(table: Table, target: Target, effort: Effort) -> None:
     """Searches until the target has its answer. Raises OutOfTime."""
     ceiling, complete = -np.inf, False
     while not complete:
+        effort.check()
         higher = target.ceiling(ceiling)
         if higher is None:
             return
         ceiling = higher
-        effort.check()
         complete = open_to(table, target, ceiling)
         # With everything open nothing has to wait.
         close(table, target, np.inf if complete else ceiling, effort)
