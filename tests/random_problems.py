@@ -214,13 +214,20 @@ def overlapping(random: Random) -> Instance:
     """The same, of models with experts on several ranks, whose traffic is much of a step."""
     instance = problem(random)
     of = instance.architecture
-    moe = replace_model(of.moe or mixture(random, of.layers), top_k=2, experts=random.choice((2, 4)))
+    # Layers so large that the host does not set the pace, which overlap asks more of.
+    moe = replace_model(
+        of.moe or mixture(random, of.layers),
+        top_k=2,
+        experts=random.choice((2, 4)),
+        moe_ffn=random.choice((2048, 8192)),
+    )
     allowed = dict(instance.narrowing.allowed)
-    for name in ("tp", "ep", "vpp", "dp", "ep_overlap", "recompute_modules"):
+    for name in ("tp", "ep", "pp", "vpp", "dp", "ep_overlap", "recompute_modules"):
         allowed.pop(name, None)
     for name, share, values in (
         ("tp", 0.6, ((1,), (1, 2))),
         ("ep", 0.8, ((2,), (2, 4), (1, 2))),
+        ("pp", 0.6, ((2,), (1, 2), (1,), (2, 4))),
         ("vpp", 0.6, ((2,), (1, 2), (1, 2, 3))),
         ("ep_overlap", 0.3, ((True,), (True,), (False,))),
     ):
@@ -232,9 +239,15 @@ def overlapping(random: Random) -> Instance:
         replace(pool, fabric=replace(pool.fabric, nic=pool.fabric.nic * slow)) for pool in instance.pools
     )
     return replace(
-        instance, architecture=replace_model(of, moe=moe), pools=pools, narrowing=Narrowing(allowed),
+        instance,
+        architecture=replace_model(of, moe=moe, hidden=random.choice((2048, 8192))),
+        pools=pools,
+        narrowing=Narrowing(allowed),
         stack=load_stack(random.choice(STACKS)),
-    )  # fmt: skip
+        seq_len=random.choice((2048, 8192)),
+        assume_mfu=None,
+        nominal_parameters=None,
+    )
 
 
 def precise(random: Random) -> Instance:

@@ -23,8 +23,6 @@ from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.stages import StageProblem
 
 MICRO_BATCHES = 12
-FOUND = (230,)
-"""Seeds of problems that once had a bound above the truth."""
 
 
 def large(random: Random) -> tuple[Instance, Layout]:
@@ -222,11 +220,6 @@ def step_bounds(instance: Instance) -> dict[str, float]:
 def test_no_assignment_that_packs_memory_well_beats_a_bound(block: int) -> None:
     wrong = [line for seed in range(block * 15, block * 15 + 15) for line in case(seed)]
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("seed", FOUND)
-def test_no_assignment_beats_a_bound_that_one_has_beaten_before(seed: int) -> None:
-    assert not case(seed)
 
 
 @pytest.mark.slow
