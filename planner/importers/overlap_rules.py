@@ -58,7 +58,10 @@ def expert_overlap(options: Options, model: dict[str, Any]) -> list[Finding]:
     }
     return [
         Finding(
-            "ep_overlap", "error", f"--{EXPERT_OVERLAP} needs {need}: Megatron-LM stops.", f"Drop it, or {need}."
+            "ep_overlap",
+            "error",
+            f"--{EXPERT_OVERLAP} needs {need}: Megatron-LM stops.",
+            f"Drop it, or {need}.",
         )
         for need, missing in needs.items()
         if missing

@@ -16,7 +16,7 @@ LEADING = ("index", "id", "scenario", "status", "error", "seconds")
 DECISIONS = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp",
     "micro_batch", "num_microbatches", "global_batch", "zero", "zero_scope", "recompute",
-    "recompute_modules", "precision",
+    "recompute_modules", "precision", "tp_overlap", "dp_overlap", "pp_overlap", "ep_overlap",
 )  # fmt: skip
 FIGURES = ("step_time_s", "days", "dollars", "mfu", "hfu", "tokens_per_s_per_gpu")
 PARTS = ("memory_gib", "breakdown_s")
@@ -95,10 +95,12 @@ def ordered(names: Sequence[str]) -> list[str]:
 
 
 def dtype(pl: Any, name: str, values: Sequence[Any]) -> Any:
-    """Whole numbers are Int64, other numbers Float64, all else text; one of a few words is categorical."""
+    """Switches are Boolean, whole numbers Int64, other numbers Float64, all else text; words categorical."""
     known = [value for value in values if value is not None]
     if name in ("status", "gpu", "zero_scope", "recompute", "precision"):
         return pl.Categorical
+    if known and all(isinstance(value, bool) for value in known):
+        return pl.Boolean
     if name in ("index", "num_gpus") or (known and all(isinstance(value, int) for value in known)):
         return pl.Int64
     if name in FIGURES or (known and all(isinstance(value, (int, float)) for value in known)):
