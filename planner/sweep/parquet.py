@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.errors import InvalidInput
 from planner.files import write_whole
+from planner.narrowing import set_name
 
 Line = dict[str, Any]
 NAME = "results.parquet"
@@ -73,6 +74,8 @@ def row(line: Line) -> dict[str, Any]:
     """A line, flattened."""
     decisions, estimate = line.get("decisions") or {}, line.get("estimate") or {}
     found = {name: line.get(name) for name in LEADING} | {name: decisions.get(name) for name in DECISIONS}
+    if decisions:
+        found["recompute_modules"] = set_name(frozenset(decisions.get("recompute_modules") or ()))
     found |= {name: estimate.get(name) for name in FIGURES}
     low, high = estimate.get("interval_80_days") or (None, None)
     found |= {"days_low_80": low, "days_high_80": high}
