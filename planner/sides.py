@@ -14,10 +14,12 @@ from planner.comparison import Side
 from planner.confidence import band_of
 from planner.errors import InvalidInput, nearest
 from planner.estimates import as_data, estimated
+from planner.frameworks.table import ANY
 from planner.importers import Given, is_launch_file, read_launches
 from planner.problem import Problem, parse_problem
 from planner.runs import DescribedRun, RefusedRun, describe, read_runs
 from planner.solution import Decisions, Plan, PoolPart, Solution, Stage, read_solution
+from planner.switches import overlaps_of
 from planner.yaml_file import read_mapping
 
 TREES = (".json", ".yaml", ".yml")
@@ -25,7 +27,7 @@ TREES = (".json", ".yaml", ".yml")
 SINGLE = (
     "gpu", "num_gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
     "global_batch", "zero", "zero_scope", "recompute",
-    "precision", "sequence_parallel",
+    "precision", "sequence_parallel", "tp_overlap", "dp_overlap", "pp_overlap", "ep_overlap",
 )  # fmt: skip
 
 
@@ -213,6 +215,8 @@ def decisions_of_run(described: DescribedRun) -> dict[str, Any]:
         "recompute": "full" if again else "selective" if run.recompute_modules else "none",
         "precision": run.precision,
         "sequence_parallel": sizes["tp"] > 1 and run.stack.tensor_parallel.sequence_parallel,
+        **overlaps_of(run.architecture, run.stack, ANY, sizes),
+        "ep_overlap": sizes["ep"] > 1 and run.stack.expert_parallel.overlap,
         "stages": stage_words(stages),
         "seq_len": run.seq_len,
         "software": run.stack.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from costmodel.architecture import Architecture
-from costmodel.stack import stack_names
+from costmodel.stack import Stack, stack_names
 from costmodel.tensor_parallel import overlap_covers
 from planner.errors import Refused
 from planner.frameworks.table import Framework, framework_of, table
@@ -26,26 +26,40 @@ def refuse_switches(search: Search) -> None:
         _experts(search)
 
 
+def lacking(framework: str, stack: Stack, name: str, *, on: bool) -> str:
+    """Why software cannot have a switch on, or off, as a clause; empty where it can."""
+    rules, of = framework_of(framework), TRAFFIC[name]
+    if rules is not None and on and not has(rules, name):
+        return f"{framework} cannot hide {of}"
+    if rules is not None and not on and name in rules.always:
+        return f"{framework} overlaps {of} without a switch"
+    return f"the profile {stack.name} hides no {of}" if on and not hides(stack, name) else ""
+
+
+def uncovered(model: Architecture, stack: Stack, name: str) -> str:
+    """Why a model has nothing that a switch could hide, as a clause; empty where it has."""
+    if name == "tp_overlap" and not overlap_covers(model, stack):
+        return "Megatron's user buffers do not know the linears of latent attention"
+    if name == "ep_overlap" and model.moe is None:
+        return f"{model.name} has no experts"
+    if name == "ep_overlap" and model.mtp_layers > MOST_MTP:
+        return f"{model.name} has {model.mtp_layers} layers of multi-token prediction, more than {MOST_MTP}"
+    return ""
+
+
 def _asked_on(search: Search, name: str) -> None:
-    rules, of = framework_of(search.framework), TRAFFIC[name]
-    if rules is not None and not has(rules, name):
-        able = ", ".join(framework for framework, each in table().items() if has(each, name))
-        found = f"found true, and {search.framework} cannot hide {of}"
-        raise Refused(found, f"false, or a `framework` that can: {able}", "", (name,))
-    if not hides(search.software, name):
-        able = ", ".join(each for each in stack_names() if hides(software(each, {}), name))
-        found = f"found true, and the profile {search.profile} hides no {of}"
-        raise Refused(found, f"false, or a `stack` that does: {able}", "", (name,))
+    if why := lacking(search.framework, search.software, name, on=True):
+        stacks = ", ".join(each for each in stack_names() if hides(software(each, {}), name))
+        names = ", ".join(framework for framework, each in table().items() if has(each, name))
+        accepted = f"false, or a framework ({names}) with a stack ({stacks}) that hides it"
+        raise Refused(f"found true, and {why}", accepted, "", (name,))
 
 
 def _asked_off(search: Search, name: str) -> None:
     rules = framework_of(search.framework)
-    if rules is None:
-        return
-    if name in rules.always:
-        found = f"found false, and {search.framework} overlaps {TRAFFIC[name]} without a switch"
-        raise Refused(found, "true, or `framework: any`", "", (name,))
-    if name == "dp_overlap":
+    if why := lacking(search.framework, search.software, name, on=False):
+        raise Refused(f"found false, and {why}", "true, or `framework: any`", "", (name,))
+    if rules is not None and name == "dp_overlap":
         _sharded(search, rules)
 
 
@@ -72,11 +86,6 @@ def _experts(search: Search) -> None:
 
 def refuse_for_model(search: Search, model: Architecture) -> None:
     """Raises Refused where the model has nothing that could be hidden as is asked."""
-    if search.ep_overlap and model.moe is None:
-        raise Refused(f"found true, and {model.name} has no experts", "false", "", ("ep_overlap",))
-    if search.ep_overlap and model.mtp_layers > MOST_MTP:
-        found = f"found true, and {model.name} has {model.mtp_layers} multi-token-prediction layers"
-        raise Refused(found, f"false; true with at most {MOST_MTP}", "", ("ep_overlap",))
-    if search.tp_overlap and not overlap_covers(model, search.software):
-        found = "found true, and Megatron's user buffers do not know the linears of latent attention"
-        raise Refused(found, "false", "", ("tp_overlap",))
+    for name in ("tp_overlap", "ep_overlap"):
+        if getattr(search, name) and (why := uncovered(model, search.software, name)):
+            raise Refused(f"found true, and {why}", "false", "", (name,))

@@ -36,6 +36,11 @@ def word(on: bool) -> str:
     return "on" if on else "off"
 
 
+def spoken(value: Any) -> Any:
+    """A value of a decision as people say it: switches as words, all else as it is."""
+    return word(value) if isinstance(value, bool) else value
+
+
 def switch(value: Any) -> Any:
     """Reads true or false, on or off. Raises Refused."""
     if value is None or isinstance(value, bool):

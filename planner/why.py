@@ -21,7 +21,10 @@ from planner.shortfall import why_none
 from planner.space.layouts import chunk_counts
 from planner.space.recompute import module_sets, recompute_families
 from planner.space.values import context_parallel_sizes, divisors, tensor_parallel_sizes
-from planner.variants import best_plan, decided, fixed
+from planner.switches import ON, TRAFFIC, spoken, word
+from planner.switches import WORDS as SWITCHED
+from planner.variants import decided, fixed, overlap_words
+from planner.why_overlap import best_asked, unswitchable
 
 OTHER_NAMES = {
     "gpus": "num_gpus",
@@ -34,9 +37,9 @@ OTHER_NAMES = {
 NAMES = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
     "global_batch", "zero", "zero_scope", "recompute", "recompute_modules",
-    "precision", "mixed",
+    "precision", *TRAFFIC, "mixed",
 )  # fmt: skip
-WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES}
+WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES} | dict.fromkeys(TRAFFIC, tuple(ON))
 SHOWN = 24
 """Accepted values that a message lists."""
 
@@ -69,7 +72,9 @@ def read_value(instance: Instance, name: str, text: str) -> Any:
     known = accepted_values(instance, name)
     if name == "recompute_modules":
         text = "+".join(sorted(part.strip() for part in text.split("+")))
-    if name in ("gpu", "recompute", "recompute_modules", "zero_scope", "precision", "mixed"):
+    if name in TRAFFIC and text.lower() in SWITCHED:
+        text = word(SWITCHED[text.lower()])
+    if name in ("gpu", "recompute_modules", "precision", "mixed", *WORDS):
         by_lower = {str(each).lower(): each for each in known}
         if text.lower() in by_lower:
             return by_lower[text.lower()]
@@ -151,7 +156,7 @@ def in_gpus(instance: Instance, found: dict[str, Any]) -> dict[str, Any]:
 
 def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: str) -> Answer:
     """The best plan that decides as asked, or why there is none."""
-    mine = decided(instance, plan)
+    mine = decided(instance, plan) | overlap_words(instance, plan)
     common: dict[str, Any] = {
         "name": name,
         "question": dict(question),
@@ -162,7 +167,9 @@ def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: 
     if all(mine[each] == value for each, value in question.items()):
         return Answer(**common, because="chosen", text=f"The plan has {asked} already.")
     narrow = fixed(instance, question)
-    other = best_plan(narrow) if narrow.pools else None
+    if why := unswitchable(narrow, question):
+        return Answer(**common, because="software", text=f"No plan with {asked}: {why}.")
+    other = best_asked(narrow, question) if narrow.pools else None
     account = Account.within(instance, plan)
     just = just_that(instance, account, question)
     if other is None:
@@ -230,14 +237,16 @@ def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
 
 def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:
     """Values that the problem's own `search` leaves out."""
-    allowed = instance.narrowing.allowed
+    allowed = instance.narrowing.allowed | {name: (on,) for name, on in instance.switches.items()}
+    values = {name: ON[value] if name in TRAFFIC else value for name, value in question.items()}
     return tuple(
-        f"{label(name)} {value} is not among what the problem's search allows ({listed(allowed[name])})."
-        for name, value in question.items()
+        f"{label(name)} {question[name]} is not among what the problem's search allows "
+        f"({listed(spoken(each) for each in allowed[name])})."
+        for name, value in values.items()
         if name in allowed and value not in allowed[name]
     ) + tuple(
-        f"{label(name)} {value} is not what limits.require asks for ({of.text})."
-        for name, value in question.items()
+        f"{label(name)} {question[name]} is not what limits.require asks for ({of.text})."
+        for name, value in values.items()
         for of in instance.narrowing.required
         if of.decision == name and not of.holds(value)
     )

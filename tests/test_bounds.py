@@ -159,7 +159,9 @@ def test_what_cannot_fit_at_first_sight_does_not_fit_when_looked_at_closely(
 
                 patch.setattr(open_variants, "may_fit", count)
                 first.pipelines.fit(first.book, every, first.layouts)
-                patch.setattr(open_variants, "may_fit", lambda _, mix, pp, *rest: np.ones(len(pp), dtype=bool))
+                patch.setattr(
+                    open_variants, "may_fit", lambda _, mix, pp, *rest: np.ones(len(pp), dtype=bool)
+                )
                 second.pipelines.fit(second.book, every, second.layouts)
             ruled_out += sum(asked)
             assert (np.isinf(first.pipelines.slowest) == np.isinf(second.pipelines.slowest)).all(), seed
