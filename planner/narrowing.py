@@ -220,7 +220,9 @@ class Search(Strict):
             "recompute",
             "recompute_modules",
         )
-        found = {name: values for name in names if (values := getattr(self, name)) is not None}
+        found: dict[str, tuple[int | str, ...]] = {
+            name: values for name in names if (values := getattr(self, name)) is not None
+        }
         return found if self.ep_overlap is None else found | {"ep_overlap": (self.ep_overlap,)}
 
 
