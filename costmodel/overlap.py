@@ -5,6 +5,9 @@ from __future__ import annotations
 from costmodel.stack import Stack
 from costmodel.stack_parts import Part
 
+KINDS = ("tp", "dp", "pp")
+"""Traffic that `without_overlap` shows."""
+
 
 def with_expert_overlap(stack: Stack, overlapped: bool) -> Stack:
     """The profile with the experts' all-to-all hidden behind another micro-batch's compute, or not."""
@@ -23,10 +26,12 @@ def without_overlap(stack: Stack, *, tp: bool = False, dp: bool = False, pp: boo
     """
     changes: dict[str, Part] = {}
     if tp:
-        changes["tensor_parallel"] = stack.tensor_parallel.model_copy(update={"exposed": 1.0})
+        shown = {"exposed": max(1.0, stack.tensor_parallel.exposed)}
+        changes["tensor_parallel"] = stack.tensor_parallel.model_copy(update=shown)
     if dp:
-        shown = {"reduce_window": 0.0, "gather_window": 0.0}
+        shown = {"reduce_window": 0.0, "gather_window": 0.0, "sharded_window": 0.0}
         changes["data_parallel"] = stack.data_parallel.model_copy(update=shown)
     if pp:
-        changes["pipeline"] = stack.pipeline.model_copy(update={"exposed_interleaved": 1.0})
+        shown = {"exposed_interleaved": max(1.0, stack.pipeline.exposed_interleaved)}
+        changes["pipeline"] = stack.pipeline.model_copy(update=shown)
     return stack.model_copy(update=changes) if changes else stack

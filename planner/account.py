@@ -12,6 +12,7 @@ from planner.keybook import KeyBook
 from planner.narrowing import ZERO_SCOPES, set_name
 from planner.search import Plan
 from planner.space.recompute import HIDDEN, HIDDEN_SELECTIVE, SELECTIVE, modules_of
+from planner.switches import word
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,9 @@ def overlapped(plan: Plan) -> bool:
     return plan.of("family") >= HIDDEN
 
 
-def switch(on: bool) -> str:
-    """A switch as people say it."""
-    return "on" if on else "off"
-
-
 def overlap_word(plan: Plan) -> str:
     """Whether the experts' traffic overlaps, in a word."""
-    return switch(overlapped(plan))
+    return word(overlapped(plan))
 
 
 def scope_of(plan: Plan) -> str:

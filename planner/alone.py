@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.units import DAY, GIB
-from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of
+from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of, overlapped
 from planner.answer import surely
 from planner.evaluate import evaluate
 from planner.explanation import Alone
@@ -108,6 +108,8 @@ def alone(instance: Instance, mine: Account, change: dict[str, Any]) -> Alone | 
     free = replace(instance, limits=replace(instance.limits, deadline=None, budget=None))
     # Recompute is free to follow unless it is what was asked about: it is what makes a layout fit.
     left = ("gpu", "global_batch", *(() if "recompute" in change else ("recompute", "recompute_modules")))
+    if overlapped(mine.plan) and "ep_overlap" not in change:
+        left += ("ep_overlap",)  # free to follow: it excludes full recompute, and needs virtual stages
     if mine.plan.of("zero_scope") == NODE and "zero_scope" not in change:
         left += ("zero_scope",)  # free to follow where ranks do not fill nodes any more
     narrow = fixed(free, {name: new[name] for name in new if name not in left})

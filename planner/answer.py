@@ -30,6 +30,7 @@ from planner.search.rows import Plan
 from planner.site import Site
 from planner.space.recompute import HIDDEN, modules_of
 from planner.sureness import band_of_plan, memory_risk, probabilities
+from planner.switches import overlaps_of
 
 ROUNDING = 1e-12
 """Seconds of a step that are none."""
@@ -133,6 +134,7 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
         zero_scope=ZERO_SCOPES[int(row.zero_scope[0])],
         sequence_parallel=value["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
         stages=stages(instance, plan),
+        **overlaps_of(instance.architecture, instance.stack, instance.framework, value),
         **value,
     )
 

@@ -155,11 +155,11 @@ def fully_recomputed(split: StageSplit) -> StageSplit:
 def evaluate(book: KeyBook, candidates: Candidates) -> Figures:
     """Figures of all rows, in blocks."""
     columns = {f.name: np.full(len(candidates), np.inf) for f in fields(Figures)}
-    for pool, family, variant, rows in families(candidates):
+    for _, family, rows in families(candidates):
         for start in range(0, len(rows), BLOCK):
             at = rows[start : start + BLOCK]
             of = candidates.take(at)
-            figures = plain_figures(book, of, family, book.rates(of, pool, variant))
+            figures = plain_figures(book, of, family, book.rates(of))
             for f in fields(Figures):
                 columns[f.name][at] = getattr(figures, f.name)
     return Figures(**columns)

@@ -22,7 +22,6 @@ from planner.account import (
     overlap_word,
     overlapped,
     scope_of,
-    switch,
 )
 from planner.economics import Economy
 from planner.instance import Instance
@@ -43,6 +42,7 @@ from planner.space.recompute import (
     variants,
 )
 from planner.stages import StagePlan
+from planner.why_overlap import switch_reasons
 
 Array = NDArray[Any]
 
@@ -85,7 +85,7 @@ def questions(instance: Instance, plan: Plan) -> Iterator[Question]:
         yield Question("recompute_modules", value(plan), value, mask)
     if plan.of("ep") > 1 and len(overlaps(instance)) > 1:
         others = recompute_families(instance, hidden=(not overlapped(plan),))
-        yield Question("ep_overlap", switch(overlapped(plan)), overlap_word, in_families(others))
+        yield Question("ep_overlap", overlap_word(plan), overlap_word, in_families(others))
 
 
 def other_modules(instance: Instance, plan: Plan) -> Mask:
@@ -134,7 +134,7 @@ def reasons(table: Table, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Rea
     found = gpu_reason(table.book, mine, others)
     found += [answer(table, mine, *pair) for pair in zip(asked, answers, strict=True)]
     found += [reason for reason in (microbatch_reason(table, mine), stage_reason(table, mine)) if reason]
-    return tuple(found)
+    return (*found, *switch_reasons(table.instance, mine))
 
 
 def gpu_reason(book: KeyBook, mine: Account, others: tuple[RunnerUp, ...]) -> list[Reason]:

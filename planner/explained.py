@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from math import isclose
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner import answer, explain
 from planner.account import Account
@@ -15,7 +16,7 @@ from planner.errors import Infeasible
 from planner.explanation import Alone, Answer, ExplainedReason, Explanation, Sureness
 from planner.instance import Instance
 from planner.marginal import moved, moves
-from planner.mixing import alone_note
+from planner.mixing import ALONE_NEAREST, BETTER_ALONE
 from planner.paying import paying_of
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
@@ -24,11 +25,14 @@ from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
-from planner.solution import Conflict, Reason, Solution
+from planner.solution import Conflict, Decisions, Reason, Solution
 from planner.space.recompute import recompute_families, recompute_modes
 from planner.variants import best_plan, decided, holds, with_limits
 from planner.what_if import changed, hardware_changes
 from planner.why import answered, parse_question
+
+if TYPE_CHECKING:
+    from planner.mixed import BestOfPairs, MixedPlan
 
 Progress = Callable[[str], None]
 PARTS = ("why", "limits", "prices", "paying", "hardware", "sure")
@@ -50,7 +54,12 @@ def explained(
     """
     instance = instance_of(problem)
     progress("looking for the best plan")
-    table, plan = solved(instance, progress)
+    found = solved(instance, progress)
+    if found.pairs is not None and found.mixed is not None:
+        from planner.mixed.explain import explained_pair
+
+        return explained_pair(problem, found.pairs, found.table, found.single, parts, progress, of)
+    table, plan = found.table, found.only
     reasons = reasons_of(table, plan, progress) if "why" in parts else ()
     progress("moving limits, asking prices, changing the hardware")
     mine = Account.within(instance, plan)
@@ -67,7 +76,7 @@ def explained(
         paying=paying_of(instance, plan, problem.fine_tune) if "paying" in parts else None,
         what_ifs=tuple(changed(instance, plan, change) for change in hardware),
         sureness=sureness(instance, plan) if "sure" in parts else Sureness(),
-        notes=(*problem.assumptions, *alone_note(problem), *since(of, instance, plan)),
+        notes=(*problem.assumptions, *single_note(problem), *since(of, answer.decisions(instance, plan))),
     )
 
 
@@ -84,32 +93,60 @@ def answer_to(
     instance = instance_of(problem)
     asked = parse_question(question, instance)
     progress("looking for the best plan")
-    plan = solved(instance, progress)[1]
+    best_ones = solved(instance, progress)
     progress("looking for the best plan that decides so")
-    found = answered(instance, plan, asked, problem.name)
-    notes = (*found.notes, *alone_note(problem), *since(of, instance, plan))
-    return found.model_copy(update={"notes": notes})
+    if instance.mixing is not None:
+        from planner.mixed.why import answered_of_both
+
+        found, plan = answered_of_both(instance, best_ones.mixed or best_ones.only, asked, problem.name)
+    else:
+        found = answered(instance, best_ones.only, asked, problem.name)
+        plan = answer.decisions(instance, best_ones.only)
+    return found.model_copy(update={"notes": (*found.notes, *since(of, plan))})
 
 
-def solved(instance: Instance, progress: Progress) -> tuple[Table, Plan]:
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The best plan of a problem, of either kind."""
+
+    table: Table
+    """Plans on one pool."""
+    single: Plan | None
+    """The best of them."""
+    pairs: BestOfPairs | None = None
+    """The search for plans on two pools, where the problem asks for them."""
+    mixed: MixedPlan | None = None
+    """Its plan, where that is better."""
+
+    @property
+    def only(self) -> Plan:
+        """The best plan on one pool, where it is the best of all."""
+        assert self.single is not None
+        return self.single
+
+
+def solved(instance: Instance, progress: Progress) -> Solved:
     """The best plan and the table it was found in. Raises Infeasible."""
     table = Table.of(instance, goal_of(instance), every_family(instance))
     usual = recompute_families(instance)
     plan = best(table, in_families(usual), Effort(progress=progress))
-    if plan is None:
+    found = Solved(table, plan)
+    if instance.mixing is not None:
+        from planner.mixed.reasons import better_than, keys_if_any
+
+        mixed, pairs = better_than(instance, keys_if_any(instance, plan))
+        found = Solved(table, plan, pairs, mixed)
+    if plan is None and found.mixed is None:
         raise Infeasible(conflict_words(infeasible(instance), mixing=instance.mixing is not None))
-    return table, plan
+    return found
 
 
 def conflict_words(conflict: Conflict, *, mixing: bool) -> str:
-    """Why there is nothing to explain: of plans on one pool, even where the problem lets others use two."""
+    """Why there is nothing to explain; what would make a plan possible is said of plans on one pool."""
     moves = "".join(f"\n  {move.text}" for move in conflict.relaxations)
-    if mixing:
-        single = "no plan on a single pool is within the limits"
-        head = f"{single}; `planner solve` gives the reasons of one on two pools"
-    else:
-        head = "no plan is within the limits"
-    return f"{head}; in conflict: {', '.join(conflict.limits)}{moves}"
+    kinds = ", on one pool or on two" if mixing else ""
+    note = f"\n{ALONE_NEAREST}" if mixing else ""
+    return f"no plan is within the limits{kinds}; in conflict: {', '.join(conflict.limits)}{moves}{note}"
 
 
 def objective_words(instance: Instance) -> str:
@@ -194,9 +231,13 @@ def asked_for(instance: Instance, plan: Plan) -> Iterator[str]:
         )
 
 
-def since(of: Solution | None, instance: Instance, plan: Plan) -> tuple[str, ...]:
+def since(of: Solution | None, decisions: Decisions) -> tuple[str, ...]:
     """What to know about a solution file whose plan is not today's."""
-    plans = [each for each in of.plans if each.decisions.mixed is None] if of is not None else []
-    if not plans or plans[0].decisions == answer.decisions(instance, plan):
+    if of is None or not of.plans or of.plans[0].decisions == decisions:
         return ()
     return ("The file's plan is not the one that is found today; today's is explained.",)
+
+
+def single_note(problem: Problem) -> tuple[str, ...]:
+    """What is explained of a problem whose plans may use two pools, where the best one uses one."""
+    return () if problem.mixing is None else (BETTER_ALONE,)

@@ -140,6 +140,8 @@ class Instance:
     lexicographic: bool = True
     narrowing: Narrowing = field(default_factory=Narrowing)
     framework: str = "any"
+    switches: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Overlap of the software that the problem says to be on or off; the stack is as it says."""
     own_stack: bool = False
     """The stack is the framework's own: the problem names no other."""
     per_stage_recompute: bool = True

@@ -25,6 +25,7 @@ from planner.space.recompute import (
     ALL,
     HIDDEN,
     OPEN,
+    VARIANTS,
     Variant,
     family_variants,
     modes_of,
@@ -35,6 +36,7 @@ from planner.space.values import base_keys
 
 Array = NDArray[Any]
 T = TypeVar("T")
+G = TypeVar("G", bound=Groups)
 
 
 def gather(record: T, index: Array) -> T:
@@ -57,7 +59,7 @@ def layer_mix(instance: Instance) -> LayerMix:
 
 
 def run_of_rows(instance: Instance, pool: int, variant: int, rows: Groups, vpp: Any = None) -> Run:
-    """The cost model's noun for rows that share a pool and a variant; groups have no `vpp` of their own."""
+    """The cost model's noun for rows of a pool in one variant; groups have no `vpp` of their own."""
     names = ("tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "zero")
     columns = {name: getattr(rows, name) for name in names}
     if np.any(rows.zero_scope):  # else all share with all; saves passes over memory
@@ -75,100 +77,106 @@ class KeyBook:
     instance: Instance
     keys: LayerKeys
     place: Array
-    """Row of each key in the costs of its pool and variant."""
-    costs: dict[tuple[int, int], tuple[LayerCost, LayerMemory]]
-    """By pool and variant: of all its keys, whether it is needed or not."""
-    parts: dict[tuple[int, int], tuple[KeyCost, Array]]
-    """By pool and variant, of those that families leave open: the least of the same keys, and for which of
-    them the variant is needed."""
+    """Row of each key among those of its pool, whatever its family."""
+    start: Array
+    """(pools, VARIANTS) where the keys of a variant begin among those of its pool and overlap."""
+    costs: dict[tuple[int, bool], Priced]
+    """By pool and overlap: of all keys in one variant after the other."""
     least: KeyCost
     gpu_seconds: Array
     """GPU-seconds a token at the very least: layers alone, no bubble, perfectly balanced."""
+    gpu_seconds_unfilled: Array
+    """The same of pipelines that do not fill: a share x of the usual bubble takes x times as long as the
+    work, or longer."""
 
     @classmethod
     def of(cls, instance: Instance, recompute: tuple[int, ...], apart: bool = False) -> KeyBook:
         """All keys of the recompute families, but for needless variants; `apart`: one for each variant."""
-        costs: dict[tuple[int, int], tuple[LayerCost, LayerMemory]] = {}
-        parts: dict[tuple[int, int], tuple[KeyCost, Array]] = {}
-        blocks = [_Block.empty()]
+        costs: dict[tuple[int, bool], Priced] = {}
+        start, blocks = np.zeros((len(instance.pools), VARIANTS), dtype=np.int64), [_Block.empty()]
         for pool in range(len(instance.pools)):
             base = base_keys(instance, pool)
-            if not base.shape[1]:
-                continue
-            for family in recompute:
-                of = family_variants(instance, family)
-                _price(instance, pool, base, of, costs)
-                least = [_least(instance, pool, family == ALL, costs[pool, each][0]) for each in of]
-                needed = _needed([costs[pool, each] for each in of], apart, instance)
-                needed = [rows & ((base[2] > 1) | (family < HIDDEN)) for rows in needed]
-                made = (_Block.of(instance, pool, family, variant, base, rows, cost)
-                        for variant, rows, cost in zip(of, needed, least, strict=True))  # fmt: skip
-                if len(of) == 1 or apart:
-                    blocks += made
-                elif of:
-                    parts |= {
-                        (pool, v): (cost, rows) for v, rows, cost in zip(of, needed, least, strict=True)
-                    }
-                    blocks.append(_Block.open(list(made), instance, pool, family, base, needed))
+            for hidden in (False, True):
+                some = [family for family in recompute if (family >= HIDDEN) == hidden]
+                numbers = dict.fromkeys(v for family in some for v in family_variants(instance, family))
+                if not base.shape[1] or not numbers:
+                    continue
+                for place, variant in enumerate(numbers):
+                    start[pool, variant] = place * base.shape[1]
+                costs[pool, hidden] = Priced.of(instance, pool, base, list(numbers))
+                for family in some:
+                    of = _Family(instance, pool, family, base, start[pool], costs[pool, hidden])
+                    blocks += of.blocks(apart)
         every = _Block.joined(blocks)
         keys, gpus = every.keys, every.keys.tp * every.keys.cp
         least = every.least
-        gpu_seconds = least.total * (gpus / (keys.micro_batch * float(instance.seq_len))) + least.per_token
-        return cls(instance, keys, every.place, costs, parts, least, gpu_seconds)
+        each = least.total * (gpus / (keys.micro_batch * float(instance.seq_len)))
+        unfilled = (1 + instance.stack.pipeline.bubble) * each
+        sums = (each + least.per_token, unfilled + least.per_token)
+        return cls(instance, keys, every.place, start, costs, least, *sums)
 
-    def open_variants(self, pool: int, family: int) -> list[int]:
-        """Variants of a family that leaves them open, the quickest first."""
-        mine = [each for each in family_variants(self.instance, family) if (pool, each) in self.parts]
-        return sorted(mine, key=lambda each: float(self.parts[pool, each][0].total.sum()))
-
-    def specific(self, rows: Groups) -> Groups:
+    def specific(self, rows: G) -> G:
         """The rows, or one copy for each variant where theirs is open."""
         parts = [rows.take(np.flatnonzero(rows.variant != OPEN))]
-        for pool, family, variant, index in families(rows):
-            if variant != OPEN:
-                continue
-            for each in self.open_variants(pool, family):
-                some = index[self.parts[pool, each][1][self.place[rows.key[index]]]]
-                ones = np.ones_like(some)
-                parts.append(replace(rows.take(some), variant=each * ones, modes=ones))
+        for pool, family, index in families(rows):
+            index = index[rows.variant[index] == OPEN]
+            if len(index):
+                parts.append(self.of_variants(rows.take(index), pool, family)[1])
         return type(rows).concatenate(parts)
+
+    def of_variants(self, rows: G, pool: int, family: int) -> tuple[Array, G]:
+        """Open rows of a pool and family, once for each variant that their keys need: which, and copies."""
+        numbers = np.array(family_variants(self.instance, family))
+        at = self.start[pool, numbers][:, None] + self.place[rows.key]
+        variant, which = np.nonzero(self.costs[pool, family >= HIDDEN].needed[at])
+        copies = replace(rows.take(which), variant=numbers[variant], modes=np.ones_like(which))
+        return which, copies
+
+    def _at(self, rows: Pipelines) -> Array:
+        """Where the costs of rows of one pool and overlap are."""
+        return self.start[rows.pool, rows.variant] + self.place[rows.key]
 
     def least_of(self, rows: Pipelines) -> KeyCost:
         """Least seconds a micro-batch of rows, of their own variant where they have one."""
         least = self.least.take(rows.key)
-        open_keys = self.keys.variant[rows.key] == OPEN
-        some = np.flatnonzero(open_keys & (rows.variant != OPEN))
+        some = np.flatnonzero((self.keys.variant[rows.key] == OPEN) & (rows.variant != OPEN))
         if not len(some):
             return least
         columns = {f.name: getattr(least, f.name) for f in fields(least)}
-        for pool, _, variant, index in families(rows.take(some)):
+        for pool, family, index in families(rows.take(some)):
             at = some[index]
-            own = self.parts[pool, variant][0].take(self.place[rows.key[at]])
+            own = self.costs[pool, family >= HIDDEN].least.take(self._at(rows.take(at)))
             for name, column in columns.items():
                 column[at] = getattr(own, name)
         return KeyCost(**columns)
 
-    def rates(self, rows: Groups, pool: int, variant: int, vpp: Any = None, elsewhere: Any = 0) -> StageRates:
-        """Stage rates of rows that share a pool and a variant."""
-        cost, memory = self.costs[pool, variant]
-        at, run = self.place[rows.key], run_of_rows(self.instance, pool, variant, rows, vpp)
+    def rates(self, rows: Groups, vpp: Any = None, elsewhere: Any = 0) -> StageRates:
+        """Stage rates of rows that share a pool and overlap, each in its variant."""
+        pool, at = int(rows.pool[0]), self._at(rows)
+        of = self.costs[pool, bool(rows.hidden[0])]
+        # What layers cost is known: a run of any of the variants prices the rest.
+        run = run_of_rows(self.instance, pool, int(rows.variant[0]), rows, vpp)
         run = replace(run, elsewhere=elsewhere)
-        rates = stage_rates(run, cost.take(at), True, memory.take(at))
+        rates = stage_rates(run, of.cost.take(at), True, of.memory.take(at))
         if self.instance.assume_mfu is None:
             return rates
         return assumed_rates(rates, run, self.instance.assume_mfu, self.instance.nominal_parameters)
 
-    def cost(self, rows: Groups, pool: int, variant: int) -> LayerCost:
-        """Layer costs of rows that share a pool and a variant."""
-        return self.costs[pool, variant][0].take(self.place[rows.key])
+    def cost(self, rows: Groups) -> LayerCost:
+        """Layer costs of rows that share a pool and overlap."""
+        return self.costs[int(rows.pool[0]), bool(rows.hidden[0])].cost.take(self._at(rows))
 
-    def memory(self, rows: Groups, pool: int, variant: int) -> LayerMemory:
-        """Layer bytes of rows that share a pool and a variant."""
-        return self.costs[pool, variant][1].take(self.place[rows.key])
+    def cost_of_keys(self, keys: Array, pool: int, family: int, variant: int) -> LayerCost:
+        """Layer costs of layer keys of a pool and family in a variant."""
+        return self.costs[pool, family >= HIDDEN].cost.take(self.start[pool, variant] + self.place[keys])
+
+    def memory(self, rows: Groups) -> LayerMemory:
+        """Layer bytes of rows that share a pool and overlap."""
+        return self.costs[int(rows.pool[0]), bool(rows.hidden[0])].memory.take(self._at(rows))
 
     def rates_of_one(self, row: Candidates) -> StageRates:
         """Rates of one row, without the row axis."""
-        return gather(self.rates(row, int(row.pool[0]), int(row.variant[0])), np.array(0))
+        return gather(self.rates(row), np.array(0))
 
     def bound(self, rows: Groups, slowest: Array, extra: Array) -> Array:
         """bound.compute_bound of rows, or of groups for every schedule of theirs.
@@ -200,6 +208,82 @@ class KeyBook:
 
 
 @dataclass(frozen=True, slots=True)
+class Priced:
+    """Costs of keys in several variants that are alike in overlap, one variant after the other."""
+
+    cost: LayerCost
+    memory: LayerMemory
+    least: KeyCost
+    needed: Array
+    """Whether a key needs the variant, among those of its family."""
+
+    @classmethod
+    def of(cls, instance: Instance, pool: int, base: Array, numbers: list[int]) -> Priced:
+        """Of variants, by their numbers."""
+        every = [variants(instance.framework)[number] for number in numbers]
+        columns = dict(zip(("tp", "cp", "ep", "etp", "micro_batch"), base, strict=True))
+        # What a layer costs does not depend on the layout.
+        rest = {"pp": 1, "vpp": 1, "dp": columns["ep"] * columns["etp"], "num_microbatches": 1, "zero": 0}
+        bare = Variant(frozenset(), every[0].overlapped)
+        run = run_of(instance, instance.pools[pool], bare, **columns, **rest)
+        sets = [each.modules for each in every]
+        costs, memories = layer_costs(run, sets), layer_memories(run, sets)
+        least = stacked([_least(instance, pool, cost) for cost in costs])
+        needed = np.ones(len(sets) * base.shape[1], dtype=bool)
+        return cls(stacked(costs), stacked(memories), least, needed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A recompute family of a pool."""
+
+    instance: Instance
+    pool: int
+    family: int
+    base: Array
+    start: Array
+    priced: Priced
+
+    def blocks(self, apart: bool) -> list[_Block]:
+        """Its keys: one block with open variants, or one for each."""
+        numbers, place = family_variants(self.instance, self.family), np.arange(self.base.shape[1])
+        at = [self.start[number] + place for number in numbers]
+        # Plans on two pools may need a variant that no pool alone needs.
+        if len(numbers) > 1 and not (apart and self.instance.mixing is not None):
+            parts = [(self.priced.cost.take(each), self.priced.memory.take(each)) for each in at]
+            self.priced.needed[np.stack(at)] = undominated(parts)
+        exists = (self.base[2] > 1) | (self.family < HIDDEN)
+        needed = [self.priced.needed[each] & exists for each in at]
+        least = [self._least(each) for each in at]
+        if len(numbers) == 1 or apart:
+            return [self._block(*each) for each in zip(numbers, needed, least, strict=True)]
+        return [self._open(needed, least)] if numbers else []
+
+    def _least(self, at: Array) -> KeyCost:
+        if self.family != ALL:
+            return self.priced.least.take(at)
+        cost = self.priced.cost.take(at)
+        again = {"gemm": cost.gemm + cost.forward}
+        return _least(self.instance, self.pool, replace(cost, **again))
+
+    def _block(self, variant: int, rows: Array, least: KeyCost) -> _Block:
+        """Of one variant, for some of the pool's keys."""
+        place = np.flatnonzero(rows)
+        each = modes_of(self.instance, self.family) * np.ones_like(place)
+        fixed = (0 * place + value for value in (self.pool, self.family, variant))
+        return _Block(LayerKeys(*fixed, *self.base[:, place], modes=each), place, least.take(place))
+
+    def _open(self, needed: list[Array], least: list[KeyCost]) -> _Block:
+        """At least what the quickest variant takes."""
+        number, columns = np.sum(needed, axis=0), {}
+        for f in fields(KeyCost):
+            values = np.stack([getattr(each, f.name) for each in least])
+            columns[f.name] = np.where(np.stack(needed), values, np.inf).min(axis=0)
+        whole = self._block(OPEN, number > 0, KeyCost(**columns))
+        return replace(whole, keys=replace(whole.keys, modes=number[whole.place]))
+
+
+@dataclass(frozen=True, slots=True)
 class _Block:
     """Keys of one pool and family."""
 
@@ -213,79 +297,27 @@ class _Block:
         return cls(LayerKeys.empty(), np.empty(0, dtype=np.int64), KeyCost(none, none, none, none, none))
 
     @classmethod
-    def of(
-        cls,
-        instance: Instance,
-        pool: int,
-        family: int,
-        variant: int,
-        base: Array,
-        rows: Array,
-        least: KeyCost,
-    ) -> _Block:
-        """Of one variant, for some of the pool's keys."""
-        place = np.flatnonzero(rows)
-        each = modes_of(instance, family) * np.ones_like(place)
-        keys = LayerKeys(
-            0 * place + pool, 0 * place + family, 0 * place + variant, *base[:, place], modes=each
-        )
-        return cls(keys, place, least.take(place))
-
-    @classmethod
-    def open(
-        cls, made: list[_Block], instance: Instance, pool: int, family: int, base: Array, needed: list[Array]
-    ) -> _Block:
-        """Of a family that leaves its variant open: at least what the quickest of them takes."""
-        number, least = np.sum(needed, axis=0), np.full((len(fields(KeyCost)), base.shape[1]), np.inf)
-        for block in made:
-            columns = np.stack([getattr(block.least, f.name) for f in fields(KeyCost)])
-            least[:, block.place] = np.minimum(least[:, block.place], columns)
-        whole = cls.of(instance, pool, family, OPEN, base, number > 0, KeyCost(*least))
-        return replace(whole, keys=replace(whole.keys, modes=number[whole.place]))
-
-    @classmethod
     def joined(cls, blocks: list[_Block]) -> _Block:
         """One below the other."""
-        least = [np.concatenate([getattr(of.least, f.name) for of in blocks]) for f in fields(KeyCost)]
         place = np.concatenate([of.place for of in blocks])
-        return cls(LayerKeys.concatenate([of.keys for of in blocks]), place, KeyCost(*least))
+        return cls(
+            LayerKeys.concatenate([of.keys for of in blocks]), place, stacked([of.least for of in blocks])
+        )
 
 
 BARE = Variant(frozenset(), overlapped=False)
 
 
-def _price(
-    instance: Instance,
-    pool: int,
-    base: Array,
-    of: tuple[int, ...],
-    costs: dict[tuple[int, int], tuple[LayerCost, LayerMemory]],
-) -> None:
-    """Prices variants of a pool that have no price yet; they are alike in overlap."""
-    of = tuple(each for each in of if (pool, each) not in costs)
-    if not of:
-        return
-    every = variants(instance.framework)
-    columns = dict(zip(("tp", "cp", "ep", "etp", "micro_batch"), base, strict=True))
-    # What a layer costs does not depend on the layout.
-    rest = {"pp": 1, "vpp": 1, "dp": columns["ep"] * columns["etp"], "num_microbatches": 1, "zero": 0}
-    bare = Variant(frozenset(), every[of[0]].overlapped)
-    run, sets = (
-        run_of(instance, instance.pools[pool], bare, **columns, **rest),
-        [every[v].modules for v in of],
-    )
-    for variant, cost, memory in zip(of, layer_costs(run, sets), layer_memories(run, sets), strict=True):
-        costs[pool, variant] = cost, memory
+def stacked(records: list[T]) -> T:
+    """Dataclasses of arrays (or of such dataclasses), one below the other."""
+    first, parts = records[0], {}
+    for f in fields(first):  # type: ignore[arg-type]
+        values = [getattr(record, f.name) for record in records]
+        parts[f.name] = np.concatenate(values) if isinstance(values[0], np.ndarray) else stacked(values)
+    return type(first)(**parts)
 
 
-def _needed(costs: list[tuple[LayerCost, LayerMemory]], apart: bool, instance: Instance) -> list[Array]:
-    """For which keys each variant is needed; plans on two pools may need one that no pool alone needs."""
-    if len(costs) == 1 or (apart and instance.mixing is not None):
-        return [np.ones(len(cost.first), dtype=bool) for cost, _ in costs]
-    return undominated(costs)
-
-
-def _least(instance: Instance, pool: int, again: bool, cost: LayerCost) -> KeyCost:
+def _least(instance: Instance, pool: int, cost: LayerCost) -> KeyCost:
     """`KeyCost` of all keys of a pool."""
     mix, zero = layer_mix(instance), np.zeros(len(cost.first))
     if instance.assume_mfu is not None:
@@ -294,7 +326,7 @@ def _least(instance: Instance, pool: int, again: bool, cost: LayerCost) -> KeyCo
         rates = stage_rates(run, memory=False)
         agreed = assumed_rates(rates, run, instance.assume_mfu, instance.nominal_parameters)
         return KeyCost(zero, zero, zero, zero, zero + float(agreed.fixed) / instance.seq_len)
-    kinds = cost.total + cost.forward if again else cost.total
+    kinds = cost.total
     return KeyCost(
         total=(mix.totals * kinds).sum(axis=-1) + cost.first + cost.last,
         cheapest=kinds.min(axis=-1),

@@ -36,6 +36,7 @@ from planner.space.recompute import (
     recompute_families,
     variants,
 )
+from planner.switches import overlaps_of
 
 Array = NDArray[Any]
 KEYS = 16
@@ -170,6 +171,7 @@ def records(instance: Instance, of: Listed) -> Iterator[dict[str, Any]]:
             "recompute": of.recompute,
             "recompute_modules": sorted(variants_of[i].modules),
             "precision": pool.precision,
+            **overlaps_of(instance.architecture, instance.stack, instance.framework, chosen),
             "ep_overlap": variants_of[i].overlapped,
             "sequence_parallel": chosen["tp"] > 1 and instance.stack.tensor_parallel.sequence_parallel,
             "stages": plain_stages(

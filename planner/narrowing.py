@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from costmodel.stack import stack_names
+from costmodel.stack import Stack, stack_names
 from planner import units
 from planner.errors import Refused, nearest, shown
 from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.quantities import Strict
+from planner.switch_rules import refuse_switches
+from planner.switches import SWITCHES, software, switch
 
 RECOMPUTE = ("none", "selective", "full")
 Modules = frozenset[str]
@@ -110,6 +112,11 @@ ModuleSets = Annotated[tuple[str, ...], BeforeValidator(choices(module_set)), _s
 ZeroScopes = Annotated[
     tuple[str, ...], BeforeValidator(choices(one_of(ZERO_SCOPES))), _sizes({"enum": list(ZERO_SCOPES)})
 ]
+Switch = Annotated[
+    bool | None,
+    BeforeValidator(switch),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off"]}, {"type": "null"}]}),
+]
 
 
 Framework = Literal["megatron", "torchtitan", "deepspeed", "nanotron", "any"]
@@ -145,6 +152,16 @@ class Search(Strict):
     recompute_modules: ModuleSets | None = None
     """Sets of modules that selective recompute may repeat in every layer, such as layernorm+moe_act; unless
     given, every set of those that free at least 1 % of what a layer keeps."""
+    tp_overlap: Switch = None
+    """Tensor-parallel collectives beside GEMMs (user buffers, async TP): off plans without, on asks for
+    software that has it; as profile and framework have it, unless given."""
+    dp_overlap: Switch = None
+    """Gradient reduction and weight gathers behind compute, likewise."""
+    pp_overlap: Switch = None
+    """Transfers of interleaved pipeline stages behind compute, likewise."""
+    ep_overlap: Switch = None
+    """The experts' all-to-all behind the compute of another micro-batch: on or off in every plan; either,
+    unless given."""
     framework: Annotated[Framework, BeforeValidator(one_of((*FRAMEWORKS, ANY)))] = "megatron"
     """Only plans that this framework can launch, so that each can be exported to it; `any` removes none."""
     stack: Annotated[str | None, BeforeValidator(_stack)] = Field(default=None)
@@ -159,11 +176,22 @@ class Search(Strict):
         if self.per_stage_recompute and rules is not None and rules.recompute != "stage":
             found = f"found true, and {self.framework} recomputes the same number of layers on every stage"
             raise Refused(found, "false, or `framework: any`", "", ("per_stage_recompute",))
+        refuse_switches(self)
         return self
 
     @property
+    def chosen(self) -> dict[str, bool]:
+        """Switches of the software that are given, and what they are."""
+        return {name: on for name in SWITCHES if (on := getattr(self, name)) is not None}
+
+    @property
+    def software(self) -> Stack:
+        """The software profile that predicts times and bytes, with its switches."""
+        return software(self.profile, self.chosen)
+
+    @property
     def profile(self) -> str:
-        """The software profile that predicts times and bytes."""
+        """Name of the software profile that predicts times and bytes."""
         return self.stack or profile_of(self.framework, DEFAULT_STACK)
 
     @property
@@ -192,7 +220,8 @@ class Search(Strict):
             "recompute",
             "recompute_modules",
         )
-        return {name: values for name in names if (values := getattr(self, name)) is not None}
+        found = {name: values for name in names if (values := getattr(self, name)) is not None}
+        return found if self.ep_overlap is None else found | {"ep_overlap": (self.ep_overlap,)}
 
 
 def software_words(search: Search) -> list[str]:

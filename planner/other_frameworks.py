@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.stack import load_stack
 from hardware.accelerator import Accelerator
 from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.instance import Instance
 from planner.narrowing import DEFAULT_STACK
 from planner.space.recompute import recompute_families
 from planner.space.values import base_keys
+from planner.switches import software
 
 FRAMEWORK = "search.framework"
 """What conflicts call it."""
@@ -23,7 +23,8 @@ def with_framework(instance: Instance, name: str) -> Instance:
     if name == instance.framework:
         return instance
     rules = framework_of(name)
-    stack = load_stack(profile_of(name, DEFAULT_STACK)) if instance.own_stack else instance.stack
+    own, switches = profile_of(name, DEFAULT_STACK), instance.switches
+    stack = software(own, switches) if instance.own_stack else instance.stack
     by_stage = rules is None or rules.recompute == "stage"
     return replace(instance, framework=name, stack=stack, per_stage_recompute=by_stage)
 

@@ -35,6 +35,7 @@ from planner.requirements import in_words
 from planner.site import Site
 from planner.storage import Storage
 from planner.surroundings import sites_of
+from planner.switch_rules import refuse_for_model
 from planner.training import Training
 from planner.units import fraction
 from planner.yaml_file import read_mapping
@@ -120,6 +121,10 @@ class Problem(Strict):
             names = ", ".join(gpu.name for gpu in accelerators)
             found = f"{' or '.join(self.training.precision)} is not among the precisions of {names}"
             raise Refused(found, "a precision that one of the pools has", "", ("training", "precision"))
+        try:
+            refuse_for_model(self.search, self.model.architecture)
+        except Refused as refused:
+            raise refused.below("search") from None
         try:
             in_words(self.limits.require, "gpu", [gpu.name for gpu in accelerators])
             in_words(self.limits.require, "precision", self.training.precision)

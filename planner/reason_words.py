@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.account import mode_of, modules_word, scope_of
+from planner.account import mode_of, modules_word, overlap_word, overlapped, scope_of
 from planner.instance import Instance
 from planner.search import Plan
 
@@ -18,6 +18,10 @@ NAMES = {
     "gpu": "GPU type",
     "precision": "precision",
     "stages": "stages",
+    "tp_overlap": "TP overlap",
+    "dp_overlap": "DP overlap",
+    "pp_overlap": "PP overlap",
+    "ep_overlap": "EP overlap",
 }
 PARTS = {
     "gemm": "matrix products",
@@ -66,6 +70,8 @@ def other_decisions(instance: Instance, plan: Plan, other: Plan, decision: str) 
     modules = modules_word(instance, other)
     if decision != "recompute_modules" and modules not in ("", modules_word(instance, plan)):
         changed.append(f"{label('recompute_modules')} {modules}")
+    if decision != "ep_overlap" and overlapped(other) != overlapped(plan):
+        changed.append(f"{label('ep_overlap')} {overlap_word(other)}")
     first, second = (instance.pools[each.of("pool")] for each in (plan, other))
     if decision != "precision" and first.precision != second.precision:
         changed.append(second.precision.upper())

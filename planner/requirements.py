@@ -20,6 +20,7 @@ from costmodel.units import DAY, GIB
 from planner import units
 from planner.errors import Refused, nearest, shown
 from planner.narrowing import PRECISIONS, RECOMPUTE, ZERO_SCOPES
+from planner.switches import SWITCHES, switch, word
 
 Scalar = int | float | str
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -38,7 +39,9 @@ COUNTS = (
 """Decisions that are whole numbers from 1 up."""
 WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES, "precision": PRECISIONS}
 """Decisions that are one of a few words."""
-DECISIONS = (*COUNTS, "zero", *WORDS, "gpu")
+SWITCH = "ep_overlap"
+"""The decision that is on or off."""
+DECISIONS = (*COUNTS, "zero", *WORDS, SWITCH, "gpu")
 COLUMNS = {"gpus": "num_gpus"}
 """What a decision is called in plans, where requirements have a shorter word for it."""
 
@@ -122,7 +125,9 @@ class Requirement:
 
 
 def _written(value: Scalar) -> str:
-    """Short where that is exact."""
+    """Short where that is exact; switches as words."""
+    if isinstance(value, bool):
+        return word(value)
     short = f"{value:.12g}" if isinstance(value, float) else str(value)
     return short if not isinstance(value, float) or float(short) == value else repr(value)
 
@@ -158,6 +163,9 @@ def _name(text: str, name: str) -> str:
             "mfu >= ...",
             "recompute alone raises HFU, so that it says little of a plan",
         )
+    if name in SWITCHES:
+        why = "it is never slower on than off, so only what search says has it off"
+        raise Refused(f"found {shown(text)}", f"`search: {{{name}: false}}`, or true", why)
     if name not in NAMES:
         raise Refused(f"found {shown(text)}, where {name} is no decision or prediction", ", ".join(NAMES),
                       nearest(name, (*NAMES, *ALIASES)))  # fmt: skip
@@ -167,7 +175,7 @@ def _name(text: str, name: str) -> str:
 def _values(text: str, name: str, sign: str, rest: str) -> tuple[Scalar, ...]:
     if name in QUANTITIES:
         return (_quantity(text, name, sign, rest),)
-    if name in ("gpu", *WORDS) and sign not in ("==", "!=", "in"):
+    if name in ("gpu", SWITCH, *WORDS) and sign not in ("==", "!=", "in"):
         raise Refused(f"found {shown(text)}", f"{name} ==, != or in", f"{name} is a name, which has no order")
     inner = rest[1:-1] if rest.startswith("[") and rest.endswith("]") else rest
     if sign == "in":
@@ -183,6 +191,11 @@ def _value(text: str, name: str, part: str) -> Scalar:
     part = part.strip("'\"")
     if name == "gpu":
         return part
+    if name == SWITCH:
+        try:
+            return switch(part)
+        except Refused:
+            raise Refused(f"found {shown(text)}", "on, off", nearest(part, ("on", "off"))) from None
     if name in WORDS:
         if part not in WORDS[name]:
             raise Refused(f"found {shown(text)}", ", ".join(WORDS[name]), nearest(part, WORDS[name]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from costmodel.stack import load_stack
 from costmodel.units import DAY, GIB
 from planner.errors import InvalidInput
 from planner.instance import Instance, Limits, Mixing, Narrowing, Pool, Term
@@ -31,7 +30,8 @@ def whole_instance(problem: Problem) -> Instance:
     batch = problem.training.global_batch
     return Instance(
         architecture=problem.model.architecture,
-        stack=load_stack(search.profile),
+        stack=search.software,
+        switches=search.chosen,
         tokens=float(problem.training.tokens),
         seq_len=problem.training.seq_len,
         min_batch=batch.min,

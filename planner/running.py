@@ -77,11 +77,15 @@ class Running:
         """(pools,) the row of a pool's most nodes."""
         return np.append(self.before[1:], len(self.slowdown) - 1)
 
+    @property
+    def num_gpus(self) -> Array:
+        """GPUs of each row."""
+        ends = zip(self.before, self.last, self.node, strict=True)
+        return np.concatenate([node * np.arange(1, last - before + 1) for before, last, node in ends])
+
     def per_gpu_second(self) -> dict[Term, Array]:
         """What a run takes at least for each GPU-second of its steps: seconds, dollars, kWh, tonnes."""
-        ends = zip(self.before, self.last, self.node, strict=True)
-        gpus = np.concatenate([node * np.arange(1, last - before + 1) for before, last, node in ends])
-        of: dict[Term, Array] = {"time": self.slowdown / gpus}
+        of: dict[Term, Array] = {"time": self.slowdown / self.num_gpus}
         rates: dict[Term, Array] = {"cost": self.rent, "energy": self.draw, "carbon": self.emission}
         for term, rate in rates.items():
             of[term] = of["time"] * rate

@@ -66,7 +66,7 @@ def why_none(table: Table, mask: Mask) -> tuple[str, str]:
 
 def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     """How much memory the leanest even split needs against what there is, or that nothing is valid."""
-    instance = table.instance
+    instance, table = table.instance, table.blank()
     table.list_pipelines(np.flatnonzero(chosen(mask, table.book.keys)))
     rows = table.pipelines.rows
     index = np.flatnonzero(chosen(mask, rows))

@@ -14,10 +14,12 @@ from planner.comparison import Side
 from planner.confidence import band_of
 from planner.errors import InvalidInput, nearest
 from planner.estimates import as_data, estimated
+from planner.frameworks.table import ANY
 from planner.importers import Given, is_launch_file, read_launches
 from planner.problem import Problem, parse_problem
 from planner.runs import DescribedRun, RefusedRun, describe, read_runs
-from planner.solution import Decisions, Plan, Solution, Stage, read_solution
+from planner.solution import Decisions, Plan, PoolPart, Solution, Stage, read_solution
+from planner.switches import overlaps_of
 from planner.yaml_file import read_mapping
 
 TREES = (".json", ".yaml", ".yml")
@@ -25,7 +27,7 @@ TREES = (".json", ".yaml", ".yml")
 SINGLE = (
     "gpu", "num_gpus", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
     "global_batch", "zero", "zero_scope", "recompute",
-    "precision", "sequence_parallel",
+    "precision", "sequence_parallel", "tp_overlap", "dp_overlap", "pp_overlap", "ep_overlap",
 )  # fmt: skip
 
 
@@ -54,7 +56,7 @@ def from_solution(path: Path, which: str) -> Side:
     plan = chosen(path, solution, which)
     problem = parse_problem(dict(solution.problem), file=str(path), folder=path.parent)
     d, e = plan.decisions, plan.estimate
-    price = next((pool.price for pool in problem.hardware if pool.accelerator.name == d.gpu), None)
+    price = price_of_both(problem, d) if d.parts else price_on(problem, d.gpu)
     return Side(
         name=f"{problem.name} ({d.gpu})",
         kind="solution",
@@ -71,6 +73,18 @@ def from_solution(path: Path, which: str) -> Side:
         days=e.days,
         dollars=e.dollars,
     )
+
+
+def price_on(problem: Problem, gpu: str) -> float | None:
+    """USD per GPU-hour of the first pool of a GPU type."""
+    return next((pool.price for pool in problem.hardware if pool.accelerator.name == gpu), None)
+
+
+def price_of_both(problem: Problem, d: Decisions) -> float | None:
+    """Of a plan on two pools: the mean over its GPUs."""
+    prices = [(part.num_gpus, price_on(problem, part.gpu)) for part in d.parts]
+    known = [number * price for number, price in prices if price is not None]
+    return sum(known) / d.num_gpus if len(known) == len(prices) else None
 
 
 def described(problem: Problem, d: Decisions) -> dict[str, Any]:
@@ -104,7 +118,17 @@ def chosen(path: Path, solution: Solution, which: str) -> Plan:
 def decisions_of(d: Decisions) -> dict[str, Any]:
     """Decisions as single values."""
     single = {name: getattr(d, name) for name in SINGLE}
+    if d.mixed is not None:
+        single |= {"mixed": d.mixed, "pools": " + ".join(map(part_words, d.parts))}
     return single | {"stages": stage_words(d.stages)}
+
+
+def part_words(part: PoolPart) -> str:
+    """What one of two pools does: 128 x H20: ranks 0 to 1 of 16 replicas, 61 micro-batches each."""
+    return (
+        f"{part.num_gpus} x {part.gpu}: ranks {part.first_rank} to {part.last_rank} of {part.dp} replicas, "
+        f"{part.num_microbatches} micro-batches each"
+    )
 
 
 def stage_words(stages: Sequence[Stage]) -> str:
@@ -191,6 +215,8 @@ def decisions_of_run(described: DescribedRun) -> dict[str, Any]:
         "recompute": "full" if again else "selective" if run.recompute_modules else "none",
         "precision": run.precision,
         "sequence_parallel": sizes["tp"] > 1 and run.stack.tensor_parallel.sequence_parallel,
+        **overlaps_of(run.architecture, run.stack, ANY, sizes),
+        "ep_overlap": sizes["ep"] > 1 and run.stack.expert_parallel.overlap,
         "stages": stage_words(stages),
         "seq_len": run.seq_len,
         "software": run.stack.name,

@@ -116,6 +116,12 @@ class Decisions(Report):
     """Modules that selective recompute repeats in every layer."""
     precision: str
     sequence_parallel: bool
+    tp_overlap: bool = False
+    """Tensor-parallel collectives run beside GEMMs (user buffers, async TP)."""
+    dp_overlap: bool = False
+    """Gradients are reduced, and weights gathered, behind compute."""
+    pp_overlap: bool = False
+    """Transfers between interleaved stages run behind compute."""
     ep_overlap: bool = False
     """The experts' all-to-all runs behind the compute of another micro-batch."""
     stages: tuple[Stage, ...]

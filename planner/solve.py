@@ -77,7 +77,7 @@ def solve(
         notes=(*problem.assumptions, *(() if plan is None else Outlook.of(instance, plan).advice())),
     )
     if pairs is not None:
-        found = mixed_too(problem, instance, found, plan, pairs)
+        found = mixed_too(problem, found, plan, pairs, table)
     return found if found.plans else with_conflict(instance, found, progress)
 
 
@@ -90,12 +90,12 @@ def look_at_pairs(instance: Instance, effort: Effort) -> BestOfPairs:
 
 
 def mixed_too(
-    problem: Problem, instance: Instance, found: Solution, plan: Plan | None, pairs: BestOfPairs
+    problem: Problem, found: Solution, plan: Plan | None, pairs: BestOfPairs, table: Table
 ) -> Solution:
     """The solution with the best plan on two pools in it."""
     from planner.mixed.verdict import with_mixing
 
-    whole = with_mixing(instance, found, plan, pairs)
+    whole = with_mixing(found, plan, pairs, table)
     assert whole.mixing is not None
     checked(problem, [*whole.plans, *([whole.mixing.plan] if whole.mixing.plan else [])])
     return whole

@@ -25,7 +25,6 @@ from planner.same_job import joined, may_go_on, most_change, own_seconds, second
 from planner.search import Effort, Goal, Mask, Plan, Table, best_each, goal_of
 from planner.search.best import most_of
 from planner.search.goal import in_families
-from planner.search.pipelines import PipelineTable
 from planner.sharing import shared_layouts
 from planner.space.columns import LayerKeys
 from planner.space.recompute import recompute_families
@@ -142,8 +141,7 @@ class Together:
         old = self.tables.get(phase)
         if old is None:
             return Table.of(self.phases[phase], goal, families)
-        none = PipelineTable.of(old.book, np.empty(0, dtype=np.int64), old.layouts)
-        return Table.on(old.book, goal, none, old.layouts, old.counter)
+        return replace(old, goal=goal).blank()
 
     def limits_beside(self, ceiling: float = np.inf) -> list[Limits]:
         """What the limits of the run, and a ceiling of its objective, leave to each phase."""

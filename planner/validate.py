@@ -10,8 +10,8 @@ from math import isclose
 
 from costmodel.calibration.apply import calibrated_stack
 from costmodel.estimate import Estimate, estimate
+from costmodel.overlap import with_expert_overlap
 from costmodel.run import Run
-from costmodel.stack import load_stack
 from costmodel.units import DAY, GIB
 from planner.chance import length_quantile, length_spread
 from planner.confidence import band_of
@@ -21,6 +21,7 @@ from planner.problem import Problem
 from planner.solution import Decisions, Plan
 from planner.validate_launch import launch_faults
 from planner.validate_run import Lasting, lasts, site_of_pool, trainable
+from planner.validate_switches import spoken, switch_claims
 
 TOLERANCE = 1e-6
 
@@ -112,8 +113,8 @@ def shape_claims(problem: Problem, d: Decisions) -> dict[str, bool]:
         == bool(d.recompute_modules)
         and not (d.recompute == "selective" and any(stage.recomputed_layers for stage in d.stages)),
         "sequence parallelism goes with tp > 1 as the profile has it": d.sequence_parallel
-        == (d.tp > 1 and load_stack(problem.search.profile).tensor_parallel.sequence_parallel),
-    }
+        == (d.tp > 1 and problem.search.software.tensor_parallel.sequence_parallel),
+    } | switch_claims(problem, d)
 
 
 def untrue(holds: dict[str, bool]) -> list[str]:
@@ -125,7 +126,7 @@ def _narrowing(problem: Problem, d: Decisions) -> list[str]:
     allowed = problem.search.allowed
     found = {name: getattr(d, name) for name in allowed} | {"recompute_modules": set_name(d.modules)}
     return [
-        f"{name} {found[name]} is not among {', '.join(map(str, values))}"
+        f"{name} {spoken(found[name])} is not among {', '.join(map(spoken, values))}"
         for name, values in allowed.items()
         if found[name] not in values and (name != "recompute_modules" or d.recompute == "selective")
     ]
@@ -156,11 +157,12 @@ def stage_lists(d: Decisions) -> tuple[list[int], list[int]]:
 
 def described_run(problem: Problem, pool: Pool, d: Decisions) -> Run:
     """The cost model's noun for a plan's decisions."""
+    stack = with_expert_overlap(problem.search.software, d.ep_overlap)
     return Run(
         architecture=problem.model.architecture,
         gpu=pool.accelerator,
         fabric=pool.fabric,
-        stack=calibrated_stack(load_stack(problem.search.profile), pool.accelerator),
+        stack=calibrated_stack(stack, pool.accelerator),
         seq_len=problem.training.seq_len,
         precision=d.precision,
         recompute_modules=d.modules,

@@ -6,11 +6,11 @@ stages, without the search's rules over sizes, pipelines and columns.
 
 from __future__ import annotations
 
-from costmodel.stack import load_stack
 from planner.frameworks.models import names_of
 from planner.frameworks.table import Framework, framework_of
 from planner.problem import Problem
 from planner.solution import Decisions
+from planner.validate_switches import launchable_switches
 
 
 def launch_faults(problem: Problem, d: Decisions) -> list[str]:
@@ -21,6 +21,7 @@ def launch_faults(problem: Problem, d: Decisions) -> list[str]:
         return []
     claims = _sizes(problem, rules, d) | _stages(rules, d) | {"its sharding": _shards(problem, rules, d)}
     claims["its model, as the plan splits it"] = _trains(problem, rules, d)
+    claims |= launchable_switches(rules, d)
     return [f"{name} cannot launch {claim}" for claim, so in claims.items() if not so]
 
 
@@ -79,12 +80,13 @@ def _uniform(d: Decisions) -> bool:
 
 
 def _shards(problem: Problem, rules: Framework, d: Decisions) -> bool:
-    profile = load_stack(problem.search.profile)
+    profile = problem.search.software
     facts = {
         "split": d.tp * d.cp > 1,
         "pipeline": d.pp > 1,
         "replicas": d.dp * d.cp > 1,
         "experts": problem.model.architecture.moe is not None,
+        "expert_overlap": d.ep_overlap,
         "fp8_weights": d.precision == "fp8" and profile.data_parallel.low_precision_parameter_bytes == 1,
     }
     near = d.zero_scope == "full" or d.zero in rules.node_scope

@@ -26,6 +26,7 @@ from planner.validate import (
 from planner.validate_launch import launch_faults
 from planner.validate_mixed_run import Pools, Share, lasts_on_both, shares_of
 from planner.validate_run import Lasting, site_of_pool, trainable
+from planner.validate_switches import spoken
 
 
 def mixed_violations(problem: Problem, plan: Plan) -> list[str]:
@@ -137,7 +138,7 @@ def _part(problem: Problem, pool: Pool, part: PoolPart, d: Decisions) -> dict[st
 
 def _narrowing(problem: Problem, d: Decisions) -> list[str]:
     return [
-        f"{name} {value} is not among {', '.join(map(str, values))}"
+        f"{name} {spoken(value)} is not among {', '.join(map(spoken, values))}"
         for name, values in problem.search.allowed.items()
         for value in _values(d, name)
         if value not in values

@@ -12,9 +12,14 @@ from planner.chance import margin_of
 from planner.economics import Economy, within
 from planner.instance import Instance, Narrowing, Pool
 from planner.narrowing import ZERO_SCOPES
+from planner.requirements import Requirement
 from planner.search import Plan, Table, best, goal_of
 from planner.search.rows import fits
 from planner.space.recompute import recompute_families
+from planner.switches import SWITCHES, overlaps_of, software, word
+
+NEEDS = {"tp_overlap": "tp", "pp_overlap": "vpp"}
+"""What has to be above 1 for there to be such traffic to hide."""
 
 
 def best_plan(instance: Instance, reach: float = np.inf) -> Plan | None:
@@ -27,10 +32,7 @@ def reach_of(instance: Instance, plan: Plan) -> float:
 
     Whether the layout is valid is not asked: the instances differ in nothing that decides it.
     """
-    from planner.answer import predicted
-
-    of = predicted(instance, plan)
-    here = replace(plan, step=of.step_time, memory=of.memory.total)
+    here = repriced(instance, plan)
     return objective_value(instance, here) if holds(instance, here) else np.inf
 
 
@@ -77,10 +79,12 @@ def with_limits(instance: Instance, **changes: Any) -> Instance:
 def fixed(instance: Instance, decisions: Mapping[str, Any]) -> Instance:
     """The instance where some decisions have one value each.
 
-    `gpu`, `precision` and `num_gpus` choose among pools and their nodes, `global_batch` is the batch, and the
-    others are allowed values; a value that the problem's own `search` leaves out is let in.
+    `gpu`, `precision` and `num_gpus` choose among pools and their nodes, `global_batch` is the batch,
+    overlap of tp, dp and pp is the software's, and the others are allowed values; a value that the problem's
+    own `search` leaves out is let in.
     """
     allowed, pools = dict(instance.narrowing.allowed), list(instance.pools)
+    switches: dict[str, bool] = {}
     for name, value in decisions.items():
         if name == "pool":
             pools = [instance.pools[value]]
@@ -88,19 +92,49 @@ def fixed(instance: Instance, decisions: Mapping[str, Any]) -> Instance:
             pools = [pool for pool in pools if pool.gpu.name == value]
         elif name == "precision":
             pools = [pool for pool in pools if pool.precision == value]
+        elif name in SWITCHES:
+            switches[name] = value == "on"
+        elif name == "ep_overlap":
+            allowed[name] = (value == "on",)
         elif name == "recompute_modules":
             allowed |= {name: (value,), "recompute": ("selective",)} if value else {}
         elif name not in ("num_gpus", "global_batch"):
             allowed[name] = (value,)
     # What is fixed is no longer required otherwise.
     left = tuple(of for of in instance.narrowing.required if of.decision not in decisions)
-    changed = replace(instance, narrowing=Narrowing(allowed, left), pools=tuple(pools))
+    needed = tuple(Requirement(NEEDS[name], ">", (1,)) for name in NEEDS if switches.get(name))
+    changed = replace(instance, narrowing=Narrowing(allowed, (*left, *needed)), pools=tuple(pools))
+    changed = with_switches(changed, switches)
     if "num_gpus" in decisions:
         changed = replace(changed, pools=tuple(on_gpus(changed, int(decisions["num_gpus"]))))
     if "global_batch" in decisions:
         batch = int(decisions["global_batch"])
         changed = replace(changed, min_batch=batch, max_batch=batch)
     return changed
+
+
+def with_switches(instance: Instance, switches: Mapping[str, bool]) -> Instance:
+    """The instance with overlap of its software on or off, beside what is off already."""
+    if not switches:
+        return instance
+    chosen = {**instance.switches, **switches}
+    return replace(instance, switches=chosen, stack=software(instance.stack.name, chosen))
+
+
+def overlap_words(instance: Instance, plan: Plan) -> dict[str, str]:
+    """Overlap of a plan's tensor-, data- and pipeline-parallel traffic: on or off."""
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")
+    sizes = {name: int(plan.of(name)) for name in names}
+    found = overlaps_of(instance.architecture, instance.stack, instance.framework, sizes)
+    return {name: word(on) for name, on in found.items()}
+
+
+def repriced(instance: Instance, plan: Plan) -> Plan:
+    """A plan of another instance as it is in this one, which differs in what things cost alone."""
+    from planner.answer import predicted
+
+    of = predicted(instance, plan)
+    return replace(plan, step=of.step_time, memory=float(of.memory.total))
 
 
 def on_gpus(instance: Instance, number: int) -> list[Pool]:
@@ -115,7 +149,7 @@ def on_gpus(instance: Instance, number: int) -> list[Pool]:
 
 def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
     """Decisions of a plan by name, those of a launch file that are single values."""
-    from planner.account import mode_of, modules_word
+    from planner.account import mode_of, modules_word, overlap_word
 
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero")
     row: dict[str, Any] = {name: plan.of(name) for name in names}
@@ -130,6 +164,7 @@ def decided(instance: Instance, plan: Plan) -> dict[str, Any]:
         "global_batch": m * row["micro_batch"] * row["dp"],
         "recompute": mode_of(plan),
         "recompute_modules": modules_word(instance, plan),
+        "ep_overlap": overlap_word(plan),
     }
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from planner.account import Account, by_money, changes, driver_of, effect_of
 from planner.alone import CHANGED, alone, changed
 from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
-from planner.instance import Instance
+from planner.instance import Instance, Pool
+from planner.mixing import FORMS
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import change_words, label, part_name, part_words
@@ -20,7 +21,10 @@ from planner.shortfall import why_none
 from planner.space.layouts import chunk_counts
 from planner.space.recompute import module_sets, recompute_families
 from planner.space.values import context_parallel_sizes, divisors, tensor_parallel_sizes
-from planner.variants import best_plan, decided, fixed
+from planner.switches import ON, TRAFFIC, spoken, word
+from planner.switches import WORDS as SWITCHED
+from planner.variants import decided, fixed, overlap_words
+from planner.why_overlap import best_asked, unswitchable
 
 OTHER_NAMES = {
     "gpus": "num_gpus",
@@ -33,9 +37,9 @@ OTHER_NAMES = {
 NAMES = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches",
     "global_batch", "zero", "zero_scope", "recompute", "recompute_modules",
-    "precision",
+    "precision", *TRAFFIC, "mixed",
 )  # fmt: skip
-WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES}
+WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES} | dict.fromkeys(TRAFFIC, tuple(ON))
 SHOWN = 24
 """Accepted values that a message lists."""
 
@@ -43,16 +47,17 @@ SHOWN = 24
 def parse_question(text: str, instance: Instance) -> dict[str, Any]:
     """`tp=4,pp=8` as decisions. Raises InvalidInput with what is accepted."""
     found: dict[str, Any] = {}
+    names = NAMES if instance.mixing is not None else tuple(name for name in NAMES if name != "mixed")
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not value:
             accepted = "NAME=VALUE, several with commas: tp=4, gpu=H20, gpus=512, recompute=full"
             raise InvalidInput(file="--why", found=f"found {part.strip()!r}", accepted=accepted)
         key = OTHER_NAMES.get(name.lower(), name.lower())
-        if key not in NAMES:
-            hint = nearest(name, (*NAMES, *OTHER_NAMES))
+        if key not in names:
+            hint = nearest(name, (*names, *OTHER_NAMES))
             raise InvalidInput(
-                file="--why", path=name, found="no such decision", accepted=", ".join(NAMES), suggestion=hint
+                file="--why", path=name, found="no such decision", accepted=", ".join(names), suggestion=hint
             )
         if key in found:
             raise InvalidInput(file="--why", path=name, found="is asked twice", accepted="each decision once")
@@ -67,7 +72,9 @@ def read_value(instance: Instance, name: str, text: str) -> Any:
     known = accepted_values(instance, name)
     if name == "recompute_modules":
         text = "+".join(sorted(part.strip() for part in text.split("+")))
-    if name in ("gpu", "recompute", "recompute_modules", "zero_scope", "precision"):
+    if name in TRAFFIC and text.lower() in SWITCHED:
+        text = word(SWITCHED[text.lower()])
+    if name in ("gpu", "recompute_modules", "precision", "mixed", *WORDS):
         by_lower = {str(each).lower(): each for each in known}
         if text.lower() in by_lower:
             return by_lower[text.lower()]
@@ -93,12 +100,14 @@ def accepted_values(instance: Instance, name: str) -> Any:
         return list(instance.precisions)
     if name == "recompute_modules":
         return [set_name(modules) for modules in module_sets(instance.framework)]
-    if name == "num_gpus":
-        return sorted(
-            {n * p.fabric.gpus_per_node for p in pools for n in range(p.min_nodes, p.max_nodes + 1)}
-        )
-    if name == "nodes":
-        return sorted({n for pool in pools for n in range(pool.min_nodes, pool.max_nodes + 1)})
+    if name == "mixed":
+        return ["none", *(FORMS if instance.mixing is None else instance.mixing.forms)]
+    if name in ("num_gpus", "nodes"):
+        each = [
+            {n * (p.fabric.gpus_per_node if name == "num_gpus" else 1) for n in whole_nodes(p)} for p in pools
+        ]
+        both = [] if instance.mixing is None else combinations(each, 2)
+        return sorted(set().union(*each, *({n + m for n in one for m in other} for one, other in both)))
     tps = sorted({tp for pool in pools for tp in tensor_parallel_sizes(a, pool.fabric.domain)})
     gpus = max(pool.max_nodes * pool.fabric.gpus_per_node for pool in pools)
     free = replace(instance, narrowing=type(instance.narrowing)())
@@ -115,6 +124,11 @@ def accepted_values(instance: Instance, name: str) -> Any:
         "global_batch": lambda: range(instance.min_batch, instance.max_batch + 1),
         "zero": lambda: range(4),
     }[name]()
+
+
+def whole_nodes(pool: Pool) -> range:
+    """Numbers of nodes that a pool lets train."""
+    return range(pool.min_nodes, pool.max_nodes + 1)
 
 
 def listed(values: Any) -> str:
@@ -142,7 +156,7 @@ def in_gpus(instance: Instance, found: dict[str, Any]) -> dict[str, Any]:
 
 def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: str) -> Answer:
     """The best plan that decides as asked, or why there is none."""
-    mine = decided(instance, plan)
+    mine = decided(instance, plan) | overlap_words(instance, plan)
     common: dict[str, Any] = {
         "name": name,
         "question": dict(question),
@@ -153,7 +167,9 @@ def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: 
     if all(mine[each] == value for each, value in question.items()):
         return Answer(**common, because="chosen", text=f"The plan has {asked} already.")
     narrow = fixed(instance, question)
-    other = best_plan(narrow) if narrow.pools else None
+    if why := unswitchable(narrow, question):
+        return Answer(**common, because="software", text=f"No plan with {asked}: {why}.")
+    other = best_asked(narrow, question) if narrow.pools else None
     account = Account.within(instance, plan)
     just = just_that(instance, account, question)
     if other is None:
@@ -221,14 +237,16 @@ def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
 
 def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:
     """Values that the problem's own `search` leaves out."""
-    allowed = instance.narrowing.allowed
+    allowed = instance.narrowing.allowed | {name: (on,) for name, on in instance.switches.items()}
+    values = {name: ON[value] if name in TRAFFIC else value for name, value in question.items()}
     return tuple(
-        f"{label(name)} {value} is not among what the problem's search allows ({listed(allowed[name])})."
-        for name, value in question.items()
+        f"{label(name)} {question[name]} is not among what the problem's search allows "
+        f"({listed(spoken(each) for each in allowed[name])})."
+        for name, value in values.items()
         if name in allowed and value not in allowed[name]
     ) + tuple(
-        f"{label(name)} {value} is not what limits.require asks for ({of.text})."
-        for name, value in question.items()
+        f"{label(name)} {question[name]} is not what limits.require asks for ({of.text})."
+        for name, value in values.items()
         for of in instance.narrowing.required
         if of.decision == name and not of.holds(value)
     )

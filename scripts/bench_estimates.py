@@ -69,9 +69,9 @@ def arrays_of(value: Any) -> list[np.ndarray]:
 def numbers_of(book: KeyBook, rows: Candidates) -> list[np.ndarray]:
     """One block's decisions and rates in memory of their own."""
     block = rows.take(slice(0, BLOCK))
-    pool, family, index = families(block)[0]
+    index = families(block)[0][2]
     some = block.take(index)
-    held = [*arrays_of(some), *arrays_of(book.rates(some, pool, family))]
+    held = [*arrays_of(some), *arrays_of(book.rates(some))]
     return [np.ascontiguousarray(array) for array in held]
 
 

@@ -105,6 +105,10 @@ def megatron(files):
         "layers": layers,
         "recomputed": recomputed(o, layers),
         "modules": sorted(o.recompute_modules or []),
+        "tp_overlap": o.tp_comm_overlap,
+        "dp_overlap": o.overlap_grad_reduce,
+        "pp_overlap": pp > 1 and vpp > 1 and not o.no_overlap_p2p_communication,
+        "ep_overlap": o.overlap_moe_expert_parallel_comm,
     }
 
 
@@ -165,6 +169,9 @@ def torchtitan(files):
         "steps": t["steps"],
         "layers": layers,
         "whole": data["activation_checkpoint"]["mode"] == "full",
+        "tp_overlap": p["enable_async_tensor_parallel"],
+        "pp_overlap": False,
+        "ep_overlap": False,
     }
 
 
@@ -226,6 +233,9 @@ def deepspeed(files):
         "num_microbatches": number,
         "global_batch": config["train_batch_size"],
         "zero": config["zero_optimization"]["stage"],
+        "dp_overlap": config["zero_optimization"].get("overlap_comm", False),
+        "tp_overlap": False,
+        "pp_overlap": False,
         "seq_len": int(options["--seq-length" if split else "--block_size"]),
         "steps": int(options["--train-iters" if split else "--max_steps"]),
         "whole": whole,
@@ -276,6 +286,8 @@ def nanotron(files):
         "seq_len": t["sequence_length"],
         "steps": t["train_steps"],
         "sequence_parallel": p["tp_mode"] == "REDUCE_SCATTER",
+        "tp_overlap": p["tp_linear_async_communication"],
+        "pp_overlap": False,
         "whole": p["recompute_layer"],
     }
 

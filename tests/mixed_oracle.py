@@ -22,11 +22,13 @@ from costmodel.mixed import Line, Mixed, Part, crossing, end_of_step, mixed_step
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from costmodel.pipeline import micro_batches_in_flight
 from costmodel.run import Run
-from costmodel.stage import PerLayer, StageRates, StageSplit, stage_memory, stage_time
+from costmodel.stage import StageRates, StageSplit, stage_memory, stage_time
 from planner.instance import Instance
 
 COLUMNS = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero")
 MOST, MOST_ASSIGNMENTS = 3000, 120_000
+Keep = Callable[[MixedLayout, Any, Any], Any]
+"""Of a layout and of layers and recomputed layers, (assignments, ranks) each: which assignments count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +203,19 @@ class MixedOracle:
         fast = (np.take_along_axis(each.memory[part], each.step.argmin(1)[:, None], 1) for each, part in of)
         return low, max(float(each.max()) for each in fast)
 
-    def answers(self, instance: Instance) -> list[MixedAnswer]:
-        """The fastest assignment of each layout that fits both GPUs' memory; days and dollars aside."""
+    def answers(self, instance: Instance, keep: Keep | None = None) -> list[MixedAnswer]:
+        """The fastest assignment of each layout that fits both GPUs' memory; days and dollars aside.
+
+        `keep` says which of a layout's assignments count.
+        """
         found = []
         for of in self.priced:
             rooms = [
                 instance.pools[i].memory_limit(instance.limits.memory_headroom) for i in of.layouts[0].pools
             ]
             fits = (of.memory[0] <= rooms[0]) & (of.memory[1] <= rooms[1])
+            if keep is not None:
+                fits = fits & np.array([keep(layout, of.layers, of.recomputed) for layout in of.layouts])
             step = np.where(fits, of.step, np.inf)
             best = step.argmin(axis=1)
             for row, (layout, one) in enumerate(zip(of.layouts, best.tolist(), strict=True)):

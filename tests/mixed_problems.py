@@ -55,6 +55,8 @@ def required(random: Random, of: Narrowing) -> Narrowing:
         "global_batch >= 4",
         "gpu != H20",
         "pp != 2",
+        "num_microbatches != 2",
+        "num_microbatches <= 3",
     )
     some = (random.choice(texts),) if random.random() < 0.2 else ()
     return replace(of, required=tuple(map(requirement, some)))

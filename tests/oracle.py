@@ -33,6 +33,8 @@ from planner.instance import Instance, Pool
 
 DAY = 86400.0
 MOST_ASSIGNMENTS = 40_000
+Keep = Callable[[Any, Any, Any], Any]
+"""Of a candidate and of layers and recomputed layers, (assignments, stages) each: which assignments count."""
 CELLS = 1 << 20
 """Assignments x ranks that are priced at once."""
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -281,7 +283,8 @@ def frees(instance: Instance, pool: Pool, module: str) -> bool:
     )  # fmt: skip
     again = replace(run, recompute_modules=Modules({module}))
     return any(
-        layer_bytes(again, kind) <= (1 - FREES) * layer_bytes(run, kind) for kind in instance.architecture.kinds
+        layer_bytes(again, kind) <= (1 - FREES) * layer_bytes(run, kind)
+        for kind in instance.architecture.kinds
     )
 
 
@@ -300,6 +303,8 @@ def launches(instance: Instance, of: Layout) -> bool:
     """Whether the instance's framework can launch a candidate; of torchtitan, if it has the model."""
     a, plain = instance.architecture, of.tp == of.cp == of.pp == 1
     precision, low = instance.pools[of.pool].precision, instance.stack.data_parallel
+    if instance.framework == "megatron" and of.ep_overlap and of.zero > 1:
+        return False  # Megatron-FSDP hides no expert traffic
     if precision != "bf16" and instance.framework == "megatron":
         # FP8 parameters are gathered from sharded states.
         return of.zero > 0 or low.low_precision_parameter_bytes > 1
@@ -585,7 +590,9 @@ def undominated(instance: Instance, found: list[Layout]) -> list[Layout]:
         if layout.modules and layout.modules not in sets:
             sets.append(layout.modules)
     needed = {
-        key: needed_sets({of: burdens(instance, key, of) for of in sorted(sets, key=lambda of: (len(of), sorted(of)))})
+        key: needed_sets(
+            {of: burdens(instance, key, of) for of in sorted(sets, key=lambda of: (len(of), sorted(of)))}
+        )
         for key, sets in rivals.items()
     }
     return [of for of in found if not of.modules or of.modules in needed[layer_key(of)]]
@@ -613,7 +620,11 @@ def needed_sets(sets: dict[Modules, list[float]]) -> set[Modules]:
 
     needed: list[Modules] = []
     for of in sets:
-        if not any(no_more(other, of) and (other in needed or not no_more(of, other)) for other in sets if other != of):
+        if not any(
+            no_more(other, of) and (other in needed or not no_more(of, other))
+            for other in sets
+            if other != of
+        ):
             needed.append(of)
     return set(needed)
 
@@ -672,19 +683,15 @@ class Oracle:
         low = min(float(of.memory.min()) for of in self.priced)
         return low, max(float(of.memory[of.step.argmin()]) for of in self.priced)
 
-    def answers(self, instance: Instance) -> list[Answer]:
-        """The fastest assignment of each candidate that fits its GPU's memory, days and dollars aside."""
+    def answers(self, instance: Instance, keep: Keep | None = None) -> list[Answer]:
+        """The fastest assignment of each candidate that fits its GPU's memory, days and dollars aside.
+
+        `keep` says which of a candidate's assignments count.
+        """
         found = []
         for layout, of in zip(self.layouts, self.priced, strict=True):
             pool = instance.pools[layout.pool]
             room = pool.gpu.memory.driver * (1 - instance.limits.memory_headroom)
-            step = np.where(of.memory <= room, of.step, np.inf)
-            best = int(step.argmin())
-            if not np.isfinite(step[best]):
-                continue
-            run = lasting(instance, layout, float(step[best]))
-            if run.kept > run.room:
-                continue
             recompute = modes_of(instance, layout)
             held, again = assignments(
                 instance.architecture.layers,
@@ -693,6 +700,16 @@ class Oracle:
                 recompute,
                 not instance.per_stage_recompute,
             )
+            fits = of.memory <= room
+            if keep is not None:
+                fits = fits & keep(layout, held, again)
+            step = np.where(fits, of.step, np.inf)
+            best = int(step.argmin())
+            if not np.isfinite(step[best]):
+                continue
+            run = lasting(instance, layout, float(step[best]))
+            if run.kept > run.room:
+                continue
             layers, recomputed = tuple(held[best].tolist()), tuple(again[best].tolist())
             figures = (
                 float(step[best]),

@@ -22,7 +22,7 @@ from costmodel.step import step_time
 from planner.bound.fit import may_fit
 from planner.evaluate import evaluate
 from planner.instance import Instance
-from planner.search import Table, pipelines
+from planner.search import Table, open_variants
 from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.stages import StageProblem
 
@@ -76,7 +76,7 @@ def beaten(rows: Any, bound: Any, oracle: Oracle, instance: Instance, names: tup
 def beaten_pipelines(table: Table, oracle: Oracle, instance: Instance) -> list[str]:
     """Assignments that spend fewer GPU-seconds a token than their pipeline at least."""
     found, wrong = by_key(table.pipelines.rows, PIPELINE), []
-    bound = table.pipelines.gpu_seconds
+    bound = table._with_traffic()  # pyright: ignore[reportPrivateUsage]
     for layout, step in quickest(oracle, instance):
         spent = step * layout.num_gpus / (layout.batch * instance.seq_len)
         (index,) = found[values_of(instance, layout, PIPELINE)]
@@ -157,9 +157,11 @@ def test_what_cannot_fit_at_first_sight_does_not_fit_when_looked_at_closely(
                     asked.append(int((~fits).sum()))
                     return fits
 
-                patch.setattr(pipelines, "may_fit", count)
+                patch.setattr(open_variants, "may_fit", count)
                 first.pipelines.fit(first.book, every, first.layouts)
-                patch.setattr(pipelines, "may_fit", lambda _, mix, pp, *rest: np.ones(len(pp), dtype=bool))
+                patch.setattr(
+                    open_variants, "may_fit", lambda _, mix, pp, *rest: np.ones(len(pp), dtype=bool)
+                )
                 second.pipelines.fit(second.book, every, second.layouts)
             ruled_out += sum(asked)
             assert (np.isinf(first.pipelines.slowest) == np.isinf(second.pipelines.slowest)).all(), seed

@@ -125,7 +125,7 @@ def test_a_run_is_priced_as_the_solution_s_pool_and_without_failures(files: dict
 def test_a_launch_script_is_the_run_it_starts(files: dict[str, Path]) -> None:
     launch = read_side(str(files["train.sh"]), Given("H800", None, None, None, (), {}))
     found = compared(side(files["run.yaml"]), launch)
-    assert {of.decision for of in found.decisions} <= {"software", "sequence_parallel"}
+    assert {of.decision for of in found.decisions} <= {"software", "sequence_parallel", "dp_overlap"}
     assert not any("models differ" in note for note in found.notes)
     assert launch.num_gpus == 64
 

@@ -37,6 +37,7 @@ from planner.search import Mask, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.solve import solve
 from planner.space.recompute import recompute_families
+from planner.switches import SWITCHES
 from planner.validate import violations
 from planner.variants import (
     best_plan,
@@ -91,7 +92,7 @@ def test_every_reason_of_the_main_job_is_the_difference_to_the_best_plan_that_de
     instance, plan, reasons = main_reasons()
     mine, seen = independent(instance, plan), 0
     for reason in reasons:
-        if reason.alternative is None or reason.decision in ("num_microbatches", "stages"):
+        if reason.alternative is None or reason.decision in ("num_microbatches", "stages", *SWITCHES):
             continue
         other = best_plan(fixed(instance, {reason.decision: reason.alternative}))
         assert other is not None
@@ -109,7 +110,8 @@ def test_every_reason_of_the_main_job_is_the_difference_to_the_best_plan_that_de
 def test_candidates_list_every_alternative_of_the_main_job_with_the_figures_of_its_reason() -> None:
     instance, plan, reasons = main_reasons()
     mine, same = Account.within(instance, plan), 0
-    asked = [each for each in reasons if each.alternative is not None and each.decision != "stages"]
+    apart = ("stages", *SWITCHES)
+    asked = [each for each in reasons if each.alternative is not None and each.decision not in apart]
     assert len(asked) >= 8
     for reason in asked:
         other = alternative_of(instance, plan, reason)

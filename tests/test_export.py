@@ -32,6 +32,7 @@ from planner.listing import listed, records
 from planner.problem import parse_problem
 from planner.resolve import instance_of
 from planner.solution import Decisions, Estimate, MemoryParts, Stage, read_solution
+from planner.switches import SWITCHES, overlaps_of
 
 ROOT = Path(__file__).parent.parent
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.yaml"))
@@ -62,8 +63,17 @@ def stages(layers, pp, vpp, recomputed):
     )
 
 
-def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None, recomputed=None, **given):
-    """A plan by hand; what is not given is 1, and layers are even."""
+def job(
+    card="llama-2-70b",
+    *,
+    stack="megatron-core",
+    framework="megatron",
+    seq_len=4096,
+    layers=None,
+    recomputed=None,
+    **given,
+):
+    """A plan by hand; what is not given is 1, layers are even, and overlap is as the software has it."""
     model = card if isinstance(card, Architecture) else load_card(card)
     sizes = dict.fromkeys(("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch"), 1)
     sizes |= {"dp": 8, "num_microbatches": 4, "zero": 1} | given
@@ -71,6 +81,9 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
     layers = layers or [model.layers // parts] * parts
     again = recomputed or [0] * parts
     gpus = sizes["tp"] * sizes["cp"] * sizes["pp"] * sizes["dp"]
+    switched = {name: sizes.pop(name) for name in (*SWITCHES, "ep_overlap") if name in sizes}
+    switches = overlaps_of(model, load_stack(stack), framework, sizes)
+    switches["tp_overlap"] &= given.get("sequence_parallel", True)
     modules = tuple(sizes.pop("modules", ()))
     decisions = Decisions(
         gpu="H800",
@@ -82,6 +95,7 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
         precision=sizes.pop("precision", "bf16"),
         sequence_parallel=sizes.pop("sequence_parallel", sizes["tp"] > 1),
         stages=stages(layers, sizes["pp"], sizes["vpp"], again),
+        **switches | switched,
         **sizes,
     )
     return Job(
@@ -97,10 +111,20 @@ def job(card="llama-2-70b", *, stack="megatron-core", seq_len=4096, layers=None,
     )
 
 
+def for_target(target, of):
+    """The plan with the overlap that the target's framework has as well."""
+    framework = target if target in ("torchtitan", "deepspeed", "nanotron") else "megatron"
+    sizes = {name: getattr(of.decisions, name) for name in (*SIZES, "zero")}
+    switches = overlaps_of(of.architecture, of.stack, framework, sizes)
+    both = {name: on and getattr(of.decisions, name) for name, on in switches.items()}
+    return replace(of, decisions=of.decisions.model_copy(update=both))
+
+
 def expected(of):
     """The plan's numbers as a reader of launch files finds them."""
     d = of.decisions
     names = (*SIZES, "micro_batch", "num_microbatches", "global_batch", "zero", "zero_scope", "nodes")
+    names = (*names, *SWITCHES, "ep_overlap")
     return {name: getattr(d, name) for name in names} | {
         "world": d.num_gpus,
         "seq_len": of.seq_len,
@@ -116,6 +140,7 @@ def expected(of):
 
 def check(target, of):
     """Exports, reads back, compares; returns whether it was not refused."""
+    of = for_target(target, of)
     try:
         files = LAUNCHERS[target](of)
     except CannotExport:
@@ -318,6 +343,64 @@ def test_overlap_flags_come_with_what_they_need():
     assert not o.overlap_grad_reduce
 
 
+def test_switches_that_are_off_are_off_in_the_launch_file():
+    def options(**given):
+        return megatron_options(LAUNCHERS["megatron"](job(**given))["launch.sh"])
+
+    plan = {"tp": 4, "pp": 4, "vpp": 5, "dp": 4}
+    o = options(**plan)
+    assert (o.tp_comm_overlap, o.overlap_grad_reduce, o.no_overlap_p2p_communication) == (True, True, False)
+    o = options(**plan, tp_overlap=False, dp_overlap=False, pp_overlap=False)
+    assert (o.tp_comm_overlap, o.overlap_grad_reduce, o.overlap_param_gather) == (False, False, False)
+    assert o.no_overlap_p2p_communication
+    # Latent attention: Transformer Engine switches user buffers off.
+    latent = {"card": "deepseek-v3", "layers": [15, 16, 15, 15], "pp": 4, "tp": 2}
+    assert not options(**latent).tp_comm_overlap
+
+
+SWITCHED = [
+    ("megatron", {"zero": 3, "dp_overlap": False}, "no overlap of data-parallel"),
+    ("megatron", {"pp": 2, "vpp": 2, "pp_overlap": False}, "no overlap of transfers"),
+    ("megatron", {"tp": 16, "tp_overlap": True}, "overlap of tensor-parallel .* NVLink"),
+    ("megatron", {"card": "deepseek-v2", "tp": 2, "layers": [60], "tp_overlap": True}, "latent attention"),
+    ("megatron", {"tp": 2, "sequence_parallel": False, "tp_overlap": True}, "sequence parallelism"),
+    ("torchtitan", {"pp": 4, "vpp": 2, "pp_overlap": True}, "overlap of transfers"),
+    ("torchtitan", {"zero": 3, "dp_overlap": False}, "no overlap of data-parallel"),
+    ("deepspeed", {"tp": 2, "tp_overlap": True}, "overlap of tensor-parallel"),
+    ("deepspeed", {"zero": 0, "dp_overlap": True}, "overlap of data-parallel"),
+    ("deepspeed", {"pp": 2, "dp_overlap": True}, "overlap of data-parallel"),
+    ("nanotron", {"dp_overlap": False}, "no overlap of data-parallel"),
+    ("nanotron", {"tp": 2, "sequence_parallel": False, "tp_overlap": True}, "overlap of tensor-parallel"),
+    ("accelerate", {"zero": 3, "dp_overlap": False}, "no overlap of data-parallel"),
+]
+
+
+@pytest.mark.parametrize(("target", "plan", "said"), SWITCHED)
+def test_overlap_that_a_target_cannot_say_is_refused(target, plan, said):
+    with pytest.raises(CannotExport, match=said):
+        LAUNCHERS[target](job(**plan))
+
+
+def test_other_targets_switch_what_they_can():
+    of = job("llama-3-8b", zero=3, dp_overlap=False)
+    assert (
+        json.loads(LAUNCHERS["deepspeed"](of)["ds_config.json"])["zero_optimization"]["overlap_comm"] is False
+    )
+    for on in (True, False):
+        of = job(tp=4, tp_overlap=on)
+        config = yaml.safe_load(LAUNCHERS["nanotron"](of)["nanotron.yaml"])
+        assert config["parallelism"]["tp_linear_async_communication"] is on
+        of = job(tp=4, zero=3, tp_overlap=on)
+        data = tomllib.loads(LAUNCHERS["torchtitan"](of)["torchtitan_0.2.toml"])
+        assert data["parallelism"]["enable_async_tensor_parallel"] is on
+
+
+def test_recompute_of_modules_that_the_model_lacks_is_refused():
+    for module in ("mla_up_proj", "moe_act"):
+        with pytest.raises(CannotExport, match=f"recompute of {module}"):
+            LAUNCHERS["megatron"](job(modules=(module,)))
+
+
 @pytest.mark.parametrize(("zero", "strategy"), [(2, "optim_grads"), (3, "optim_grads_params")])
 def test_sharded_gradients_are_megatron_fsdp_with_several_queues(zero, strategy):
     script = LAUNCHERS["megatron"](job(zero=zero))["launch.sh"]
@@ -341,17 +424,20 @@ def test_gradients_dispatcher_and_fp8_follow_the_profile_that_priced_the_plan():
 
 
 def test_overlapped_expert_traffic_has_its_flag_its_queues_and_its_limits():
-    stack = load_stack("megatron-core")
-    stack = stack.model_copy(
-        update={"expert_parallel": stack.expert_parallel.model_copy(update={"overlap": True})}
-    )
-    of = replace(job("qwen-3-30b-a3b", ep=8), stack=stack)
-    script = LAUNCHERS["megatron"](of)["launch.sh"]
-    assert megatron_options(script).overlap_moe_expert_parallel_comm
-    assert "export CUDA_DEVICE_MAX_CONNECTIONS=32" in script
-    for plan in ({"pp": 2}, {"recomputed": [48]}):
-        with pytest.raises(CannotExport, match="overlapped expert traffic"):
-            LAUNCHERS["megatron"](replace(job("qwen-3-30b-a3b", ep=8, **plan), stack=stack))
+    hidden = {"card": "qwen-3-30b-a3b", "ep": 8, "ep_overlap": True}
+    for more in ({}, {"pp": 2, "vpp": 2}, {"modules": ("moe_act", "layernorm")}):
+        script = LAUNCHERS["megatron"](job(**hidden | more))["launch.sh"]
+        o = megatron_options(script)
+        assert o.overlap_moe_expert_parallel_comm
+        assert o.moe_token_dispatcher_type in ("alltoall", "flex")
+        assert not o.moe_shared_expert_overlap
+        assert "export CUDA_DEVICE_MAX_CONNECTIONS=32" in script
+    for plan in ({"pp": 2}, {"recomputed": [48]}, {"modules": ("moe",)}, {"ep": 1}):
+        with pytest.raises(CannotExport, match="overlap of the experts' traffic"):
+            LAUNCHERS["megatron"](job(**hidden | plan))
+    two = load_card("deepseek-v3").model_copy(update={"mtp_layers": 2})
+    with pytest.raises(CannotExport, match="2 layers of multi-token prediction"):
+        LAUNCHERS["megatron"](job(two, layers=[61], ep=8, ep_overlap=True))
 
 
 def test_what_the_plan_does_not_decide_stops_the_script_until_it_is_set():
@@ -406,8 +492,10 @@ SAME = (
         job("qwen-3-30b-a3b", stack="megatron-bridge", precision="fp8", ep=8, tp=2, zero=3),
         job("gpt-oss-20b", ep=4),
         job("gpt3-175b", tp=8, seq_len=2048),
+        job(pp=4, vpp=2, tp=8, tp_overlap=False, dp_overlap=False, pp_overlap=False),
+        job("qwen-3-30b-a3b", ep=8, pp=2, vpp=2, ep_overlap=True),
     ],
-    ids=["dense", "block", "mla", "fp8", "gpt-oss", "gpt3"],
+    ids=["dense", "block", "mla", "fp8", "gpt-oss", "gpt3", "exposed", "hidden"],
 )
 def test_the_bridge_recipe_says_what_the_command_line_says(of, monkeypatch):
     for name in UNDECIDED | ROTARY:
@@ -430,6 +518,10 @@ def test_the_bridge_recipe_says_what_the_command_line_says(of, monkeypatch):
     assert config.ddp.use_distributed_optimizer == o.use_distributed_optimizer
     assert config.ddp.overlap_param_gather == o.overlap_param_gather
     assert config.comm_overlap["tp_comm_overlap"] == o.tp_comm_overlap
+    assert config.comm_overlap.get("overlap_p2p_comm", True) != o.no_overlap_p2p_communication
+    assert config.comm_overlap.get("batch_p2p_comm", False) == o.no_overlap_p2p_communication
+    hidden = config.comm_overlap.get("overlap_moe_expert_parallel_comm", False)
+    assert hidden == o.overlap_moe_expert_parallel_comm
     assert config.mixed_precision.grad_reduce_in_fp32 != o.grad_reduce_in_bf16
     assert ("fp8" in config.mixed_precision.name) == (d.precision == "fp8")
     pattern = model.get("moe_layer_freq")

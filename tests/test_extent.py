@@ -105,7 +105,9 @@ def test_ranks_of_two_kinds_keep_no_less_than_the_bound_beside_the_rarer_kind_sa
     rare = min(lead or layers // 2, (layers - 1) // 2)
     if not rare:
         return
-    pattern = [k < rare for k in range(layers)] if lead else [k % 2 == 0 and k < 2 * rare for k in range(layers)]
+    pattern = (
+        [k < rare for k in range(layers)] if lead else [k % 2 == 0 and k < 2 * rare for k in range(layers)]
+    )
     mix = LayerMix(np.array([rare, layers - rare]), rare if lead else 0)
     reach = extent(
         mix, np.array([p]), np.array([1 if whichever else v]), np.array([rounds * p]),

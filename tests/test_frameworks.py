@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from costmodel.architecture import Architecture
 from costmodel.cards import card_names, load_card
 from costmodel.run import Fabric
 from costmodel.stack import load_stack
@@ -23,6 +24,7 @@ from planner.problem import Problem, parse_problem
 from planner.resolve import instance_of
 from planner.solution import Conflict, Decisions, Estimate, MemoryParts, Stage
 from planner.solve import solve
+from planner.switches import overlaps_of
 from planner.validate_launch import launch_faults
 
 PLAIN: dict[str, Any] = {
@@ -107,10 +109,18 @@ def job(of: Problem, decisions: Decisions) -> Job:
     )
 
 
+def overlapped(of: Problem, decisions: Decisions, architecture: Architecture | None = None) -> Decisions:
+    """The decisions with overlap as the problem's framework has it."""
+    found = overlaps_of(
+        architecture or of.model.architecture, of.search.software, of.search.framework, decisions.model_dump()
+    )
+    return decisions.model_copy(update=found)
+
+
 def refusal(of: Problem, decisions: Decisions, framework: str) -> str:
     """Why a framework's exporter refuses a plan, '' if it does not."""
     try:
-        LAUNCHERS[framework](job(of, decisions))
+        LAUNCHERS[framework](job(of, overlapped(of, decisions)))
     except CannotExport as refused:
         return str(refused)
     return ""
@@ -227,6 +237,7 @@ def test_models_of_a_framework_are_those_that_its_exporter_writes(framework: str
         experts = {"ep": sizes["tp"]} if architecture.moe and framework == "torchtitan" else {}
         zero = {"zero": 2 if framework == "torchtitan" else 1}
         plan = whole(architecture.layers, sizes | experts | zero)
+        plan = overlapped(base, plan, architecture)
         shown = replace(job(base, plan), architecture=architecture)
         try:
             LAUNCHERS[framework](shown)

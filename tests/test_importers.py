@@ -370,6 +370,10 @@ WRONG = {
     ),
     "experts without experts": ("--expert-model-parallel-size 2", "experts_missing"),
     "tp overlap": ("--tensor-model-parallel-size 2 --tp-comm-overlap", "tp_overlap"),
+    "transfers in the open": (
+        "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --no-overlap-p2p-communication",
+        "pp_overlap",
+    ),
     "typo": ("--tensor-model-paralel-size 2", "unknown_option"),
     "old option": ("--checkpoint-activations", "removed_option"),
     "does not fit": (
@@ -402,6 +406,77 @@ def test_a_sound_launch_has_no_errors_and_none_of_these_findings(tmp_path: Path)
 )
 def test_what_is_wrong_with_experts_is_found(tmp_path: Path, options: str, code: str) -> None:
     assert code in codes(launch(tmp_path, command(EXPERTS, options)), "error")
+
+
+HIDDEN = "--expert-model-parallel-size 8 --overlap-moe-expert-parallel-comm"
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ("", ""),
+        ("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", ""),
+        ("--recompute-granularity selective --recompute-modules moe_act", ""),
+        ("--pipeline-model-parallel-size 2", "virtual stages"),
+        (
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+            "no full recompute",
+        ),
+        ("--recompute-granularity selective --recompute-modules moe moe_act", "module moe"),
+        ("--expert-model-parallel-size 1", "above 1"),
+        ("--moe-token-dispatcher-type allgather", "alltoall or flex"),
+        ("--moe-shared-expert-overlap", "no --moe-shared-expert-overlap"),
+        ("--mtp-num-layers 2", "at most one layer"),
+    ],
+)
+def test_what_overlap_of_the_experts_needs_is_found(tmp_path: Path, options: str, wrong: str) -> None:
+    found = launch(tmp_path, command(EXPERTS, HIDDEN, options))
+    texts = [each.text for each in diagnose(found) if each.code == "ep_overlap"]
+    assert bool(texts) == bool(wrong)
+    assert all(wrong in text for text in texts)
+    assert found.written["ep_overlap"] is True
+    assert described(found).run.stack.expert_parallel.overlap or wrong
+
+
+def test_one_queue_leaves_nothing_to_overlap(tmp_path: Path) -> None:
+    text = command(EXPERTS, HIDDEN, "--tensor-model-parallel-size 2 --sequence-parallel")
+    assert "max_connections" not in codes(launch(tmp_path, f"export CUDA_DEVICE_MAX_CONNECTIONS=32\n{text}"))
+    assert "max_connections" in codes(launch(tmp_path, f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{text}"))
+
+
+def test_overlap_of_a_command_line_is_read(tmp_path: Path) -> None:
+    pipeline = "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2"
+    names = ("tp_overlap", "dp_overlap", "pp_overlap")
+
+    def read(*options: str, run: str = RUN) -> tuple[Any, ...]:
+        written = launch(tmp_path, command(*options, run=run)).written
+        return tuple(written.get(name) for name in names)
+
+    bare = RUN.replace("--overlap-grad-reduce", "").replace("--overlap-param-gather", "")
+    assert read() == (False, True, None)
+    assert read(pipeline, run=bare) == (False, False, True)
+    assert read(pipeline, "--no-overlap-p2p-communication") == (False, True, False)
+    assert read("--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap") == (True, True, None)
+    sharded = "--use-megatron-fsdp --ckpt-format fsdp_dtensor"
+    assert read(sharded, run=bare) == (False, True, None)
+
+
+@pytest.mark.parametrize(
+    ("zero", "read"),
+    [
+        ({"stage": 2}, False),
+        ({"stage": 3}, True),
+        ({"stage": 2, "overlap_comm": True}, True),
+        ({"stage": 3, "overlap_comm": False}, False),
+        ({"stage": 2, "overlap_comm": "auto"}, False),
+        ({"stage": 0, "overlap_comm": True}, None),
+    ],
+)
+def test_overlap_of_a_deepspeed_json_is_read(zero: dict[str, Any], read: bool | None) -> None:
+    from planner.importers.deepspeed import Json, overlap_of, sizes_of
+
+    json = Json("ds.json", {"zero_optimization": zero})
+    assert overlap_of(json, sizes_of(json)) is read
 
 
 def test_a_finding_carries_its_numbers_and_a_way_out(tmp_path: Path) -> None:

@@ -265,3 +265,33 @@ def test_more_of_the_second_pool_is_never_slower() -> None:
         times.append(best.seconds)
     assert times == sorted(times, reverse=True)
     assert np.isfinite(times).all()
+
+
+def test_a_number_of_micro_batches_that_makes_no_batch_is_not_looked_at_layout_by_layout() -> None:
+    from planner.resolve import instance_of
+
+    free = instance_of(job())
+    for number, framework in ((511, "any"), (3, "megatron"), (511, "megatron")):
+        narrowing = replace(free.narrowing, allowed=free.narrowing.allowed | {"num_microbatches": (number,)})
+        search = best_of_pairs(replace(free, narrowing=narrowing, framework=framework))
+        assert search.complete
+        assert search.best is None
+        assert (search.layouts, search.solved) == (0, 0)
+
+
+def test_few_stage_assignments_are_solved_for_the_best_plan() -> None:
+    from planner.problem import load_problem
+    from planner.resolve import instance_of
+
+    # Bounds that are closer than whole layers leave little to solve: 63 of them with a coarser least pace.
+    search = best_of_pairs(instance_of(load_problem("problems/70b_two_pools.yaml")))
+    assert search.best is not None
+    assert search.solved <= 5
+
+
+def test_reasons_are_the_same_every_time() -> None:
+    first, second = (solve(job(forms="stages")).plans[0] for _ in range(2))
+    assert first.reasons == second.reasons
+    gpu = first.decisions.parts[0].gpu
+    asked = {reason.decision for reason in first.reasons}
+    assert asked >= {"gpu", "first_ranks", "tp", f"ranks of {gpu}", f"layers of {gpu}"}

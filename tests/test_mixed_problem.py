@@ -398,27 +398,16 @@ def test_what_looks_at_single_pools_only_says_so(tmp_path: Path) -> None:
     for arguments in (
         ("frontier", str(path), "--axis", "gpus"),
         ("candidates", str(path), "--limit", "1"),
-        (
-            "sweep",
-            str(path),
-            "--vary",
-            "training.tokens=1T",
-            "--jobs",
-            "1",
-            "--output",
-            str(tmp_path / "out"),
-        ),
     ):
         result = run(*arguments)
         assert result.exit_code == 0, result.output
         assert ALONE in result.stderr
 
 
-def test_where_only_two_pools_have_a_plan_explain_says_where_its_reasons_are() -> None:
-    result = run("explain", "problems/70b_two_pools.yaml")
+def test_where_neither_one_pool_nor_two_have_a_plan_explain_says_so() -> None:
+    result = run("explain", "problems/70b_two_pools.yaml", "-s", "limits.deadline=20 days")
     assert result.exit_code == 3
-    assert "no plan on a single pool is within the limits" in result.stderr
-    assert "`planner solve` gives the reasons of one on two pools" in result.stderr
+    assert "no plan is within the limits, on one pool or on two; in conflict: deadline" in result.stderr
 
 
 def test_two_mixed_plans_are_compared(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def large(random: Random) -> tuple[Instance, Layout]:
         name=kind, layers=layers, hidden=random.choice((512, 2048)), ffn=random.choice((256, 2048, 8192)), heads=8,
         kv_heads=8, head_dim=64, vocab=random.choice((2_000, 32_000)), moe=moe,
     )  # fmt: skip
-    layout = Layout(0, 1, 1, pp, vpp, 1, 1, 1, random.choice((1, 4)), MICRO_BATCHES, 0, modules_of(random, kind))
+    layout = Layout(
+        0, 1, 1, pp, vpp, 1, 1, 1, random.choice((1, 4)), MICRO_BATCHES, 0, modules_of(random, kind)
+    )
     if moe is not None and vpp > 1 and random.random() < 0.5:
         layout = replace(layout, dp=2, ep=2, zero=random.choice((0, 1)), ep_overlap=True)
     layout = replace(

@@ -356,7 +356,23 @@ def test_without_time_to_search_the_page_says_that_others_may_be_better(solution
     pytest.importorskip("altair")
     of = report_data(solution, time_limit=0.0)
     assert not of.found.complete
-    assert "ran out of time" in words(page(of))
+    assert of.found.unproven == ("H800", "H20")
+    text = words(page(of))
+    assert "The search for other plans on H800 and H20 ran out of time: better ones may exist" in text
+    assert "That the reported plan is the best within the limits is proven." in text
+    assert (
+        "Not asked, as the time ran out: 10 % less or more GPU memory, NVLink bandwidth and network" in text
+    )
+    drawn = json.dumps(specifications(of)["frontier"])
+    assert "not proven: better plans on H800 and H20 may exist" in drawn
+
+
+def test_with_time_enough_nothing_is_said_to_be_unproven(data):
+    pytest.importorskip("altair")
+    text = words(page(data))
+    assert "ran out of time" not in text
+    assert "Not asked" not in text
+    assert "not proven" not in json.dumps(specifications(data)["frontier"])
 
 
 def test_a_solution_that_todays_model_contradicts_shows_only_its_own_figures(solution):

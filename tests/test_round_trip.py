@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_export import PROBLEMS, SOLUTIONS, candidates, job
+from test_export import PROBLEMS, SOLUTIONS, candidates, for_target, job
 from typer.testing import CliRunner
 
 from costmodel.run import Fabric
@@ -27,6 +27,7 @@ from planner.importers.report import report
 from planner.importers.torchtitan_model import facts
 from planner.runs import DescribedRun, describe
 from planner.solution import read_solution
+from planner.switches import SWITCHES, overlaps_of
 
 FILES = {
     "megatron": ("launch.sh",),
@@ -47,7 +48,7 @@ def given_back(of: Job, file: Path) -> dict[str, tuple[object, object]]:
     assert [each.text for each in launch.findings if each.level == "error"] == []
     found = describe(launch.written, folder=file.parent)
     assert isinstance(found, DescribedRun), found
-    read, written = as_read(found, of), as_written(of)
+    read, written = as_read(found, of, launch.framework), as_written(of)
     return {key: (written[key], read[key]) for key in written if written[key] != read[key]}
 
 
@@ -67,12 +68,19 @@ def as_written(of: Job) -> dict[str, object]:
         "modules": set(d.recompute_modules),
         "layers": of.layers,
         "recomputed": of.recomputed,
+        **{name: getattr(d, name) for name in (*SWITCHES, "ep_overlap")},
         "model": of.architecture.model_dump(exclude=unsaid(of)),
     }
 
 
-def as_read(found: DescribedRun, of: Job) -> dict[str, object]:
+def as_read(found: DescribedRun, of: Job, framework: str) -> dict[str, object]:
     run, d = found.run, of.decisions
+    sizes = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero")
+    switches = overlaps_of(
+        run.architecture, run.stack, framework, {name: int(getattr(run, name)) for name in sizes}
+    )
+    if run.stack.name.startswith("megatron-deepspeed"):
+        switches["dp_overlap"] = d.dp_overlap  # its profile waits for gradients, whatever the JSON says
     names = ("tp", "cp", "pp", "vpp", "dp", "ep", "micro_batch", "num_microbatches", "zero")
     return {name: int(getattr(run, name)) for name in names} | {
         "zero_scope": "node" if run.shard_ranks < run.weight_ranks else "full",
@@ -89,6 +97,8 @@ def as_read(found: DescribedRun, of: Job) -> dict[str, object]:
         "modules": set(run.recompute_modules),
         "layers": list(found.layers),
         "recomputed": list(found.recomputed),
+        **switches,
+        "ep_overlap": run.stack.expert_parallel.overlap,
         "model": run.architecture.model_dump(exclude=unsaid(of)),
     }
 
@@ -106,6 +116,7 @@ def written_to(folder: Path, files: dict[str, str]) -> None:
 
 def both_ways(target: str, of: Job, folder: Path) -> bool:
     """Whether the plan is written; asserts that every file of it gives the plan back."""
+    of = for_target(target, of)
     try:
         files = LAUNCHERS[target](of)
     except CannotExport:
@@ -158,6 +169,15 @@ PLANS = [
     ("torchtitan", {"zero_scope": "node", "pp": 4, "tp": 2, "dp": 8}),
     ("torchtitan", {"zero_scope": "node", "card": "qwen-3-30b-a3b", "zero": 2, "ep": 8, "tp": 2, "dp": 16}),
     ("megatron", {"zero": 0, "dp": 1, "tp": 8}),
+    ("megatron", {"tp": 4, "pp": 4, "vpp": 5, "tp_overlap": False}),
+    ("megatron", {"tp": 4, "pp": 4, "vpp": 5, "dp_overlap": False}),
+    ("megatron", {"tp": 4, "pp": 4, "vpp": 5, "pp_overlap": False}),
+    ("megatron", {"card": "qwen-3-30b-a3b", "ep": 8, "ep_overlap": True, "modules": ("moe_act",)}),
+    ("megatron", {"card": "qwen-3-30b-a3b", "ep": 8, "tp": 2, "pp": 2, "vpp": 2, "ep_overlap": True}),
+    ("megatron", {"card": "qwen-3-30b-a3b", "tp": 8, "ep": 4, "dp": 1, "zero": 0}),
+    ("torchtitan", {"zero": 3, "tp": 4, "tp_overlap": False}),
+    ("deepspeed", {"zero": 2, "card": "llama-2-7b", "dp_overlap": False}),
+    ("deepspeed", {"zero": 3, "card": "llama-2-7b", "dp_overlap": False}),
     ("megatron", {"cp": 4, "dp": 2, "modules": ("core_attn", "mlp", "layernorm")}),
     ("torchtitan", {"pp": 4, "vpp": 2, "tp": 8}),
     ("torchtitan", {"pp": 2, "vpp": 3, "layers": [13, 14, 14, 13, 13, 13]}),

@@ -250,6 +250,8 @@ def test_every_rule_names_a_profile_that_exists() -> None:
 
 def test_switches_of_a_run_override_its_profile() -> None:
     assert run_of(tp_overlap=False).run.stack.tensor_parallel.exposed == 1.0
+    assert run_of(dp_overlap=False).run.stack.data_parallel.reduce_window == 0.0
+    assert run_of(pp_overlap=False).run.stack.pipeline.exposed_interleaved == 1.0
     assert run_of(sequence_parallel=False).run.stack.tensor_parallel.sequence_parallel is False
     assert run_of(flash_attention=False).run.stack.attention.kernel == "unfused"
     assert run_of(schedule="zb-2p").run.stack.pipeline.bubble == 0.0

@@ -54,10 +54,11 @@ class LayerMemory:
 def layer_memory(run: Run) -> LayerMemory:
     """Bytes of a layer of each kind and of the ends of the model, a micro-batch."""
     gathered, gathered_experts, gathered_head = gathered_bytes(run)
+    kept = _kept(run)
     return LayerMemory(
-        kept=_kept(run),
+        kept=kept,
         checkpoint=_full(run, checkpoint_bytes(run), len(run.architecture.kinds)),
-        working=_full(run, working_bytes(run)),
+        working=_full(run, working_bytes(run)) + _paired(run, kept),
         loss=_full(run, loss_bytes(run)),
         rebuilt=_full(run, rebuilt_bytes(run)),
         output=_full(run, stage_output_bytes(run)),
@@ -70,12 +71,28 @@ def layer_memory(run: Run) -> LayerMemory:
 def layer_memories(run: Run, sets: Sequence[frozenset[str]]) -> list[LayerMemory]:
     """The same for each of several sets of modules that are recomputed in every layer, and no layer whole."""
     usual = layer_memory(run)
-    return [replace(usual, kept=_kept(replace(run, recompute_modules=modules))) for modules in sets]
+    found: list[LayerMemory] = []
+    working = usual.working - _paired(run, usual.kept)
+    for modules in sets:
+        kept = _kept(replace(run, recompute_modules=modules))
+        found.append(replace(usual, kept=kept, working=working + _paired(run, kept)))
+    return found
 
 
 def _kept(run: Run) -> PerLayer:
     kept, kinds = kept_bytes(run), len(run.architecture.kinds)
     return PerLayer(_full(run, kept.kinds, kinds), _full(run, kept.first), _full(run, kept.last))
+
+
+def _paired(run: Run, kept: PerLayer) -> Column:
+    """What a layer keeps, the largest kind's, where the experts' traffic is hidden: (...,).
+
+    A forward then runs layer by layer beside the backward of another micro-batch, and is one layer ahead of
+    what that frees. Source: Megatron-Core 0.16, `combined_1f1b.py` and `model_chunk_schedule_plan.py`.
+    """
+    if not (run.architecture.moe and run.stack.expert_parallel.overlap):
+        return 0.0
+    return np.where(np.greater(run.ep, 1), kept.kinds.max(axis=-1), 0.0)
 
 
 def _full(run: Run, value: Column, *more: int) -> Array:

@@ -16,7 +16,10 @@ from planner.bound.room import RankRoom
 
 Array = NDArray[Any]
 BISECTIONS = 9
-"""Halvings of the bracket, which is first narrowed to 1.2 times its lower end where that will do."""
+"""Halvings of the bracket, which is first narrowed to two neighbouring multiples of its lower end."""
+MULTIPLES = (1.2, 1.5, 2.0, 3.0)
+"""Of the time that the work alone takes. All layers on one rank take so much longer than what is usual that
+halving up to there would say little."""
 
 
 def capacity_bound(
@@ -106,8 +109,13 @@ def smallest_bottleneck(
     if not len(open_rows):
         return result
     low, high = low[open_rows], high[open_rows]
-    near = np.minimum(1.2 * low, high)
-    high = np.where(holding.held(near) >= wanted, near, high)
+    least = low
+    for multiple in MULTIPLES:
+        near = np.minimum(multiple * least, high)
+        enough = holding.held(near) >= wanted
+        low, high = np.where(enough, low, near), np.where(enough, near, high)
+        if enough.all():
+            break
     for _ in range(halvings):
         middle = (low + high) / 2
         enough = holding.held(middle) >= wanted

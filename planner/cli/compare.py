@@ -74,8 +74,11 @@ def comparison_table(found: Comparison) -> RenderableType:
     from planner.cli.explanation_table import section
     from planner.cli.grid import sentences
     from planner.reason_words import label, part_name
+    from planner.switches import spoken
 
-    decisions = [(label(each.decision), str(each.a), str(each.b), "") for each in found.decisions]
+    decisions = [
+        (label(each.decision), str(spoken(each.a)), str(spoken(each.b)), "") for each in found.decisions
+    ]
     figures = [figure_row(each) for each in found.figures]
     parts = [part_row(part_name(each.part), each) for each in found.parts if each.a_s or each.b_s]
     over = f"difference, {found.unit}"

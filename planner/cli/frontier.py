@@ -173,6 +173,7 @@ def layout(point: Plan) -> str:
     words = [f"{name}{size}" for name, size in sizes if size > 1]
     words += [f"MB{d.micro_batch}", f"GA{d.num_microbatches}", f"ZeRO{d.zero}"]
     words += ["within a node"] if d.zero_scope == "node" else []
+    words += ["EP overlap"] if d.ep_overlap else []
     return " ".join(words + ([] if d.recompute == "none" else [f"recompute {d.recompute}"]))
 
 

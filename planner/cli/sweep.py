@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.failures import UNEXPECTED, reported
-from planner.cli.output import print_json, print_table, tell_what_is_left_out
+from planner.cli.output import print_json, print_table
 from planner.cli.signals import INTERRUPTED, TERMINATED, Terminated, terminated
 from planner.cli.solve import Settings
 
@@ -124,7 +124,6 @@ def asked(
         )
     settings = [parse_setting(text) for text in set]
     plain = load_problem(problem, settings)
-    tell_what_is_left_out(plain)
     known = plain.scenarios
     data = apply({"name": problem.stem} | read_mapping(problem), settings) | {"scenarios": {}}
     base = Base(data, str(problem), problem.parent.resolve())
@@ -224,7 +223,7 @@ def cells(line: dict[str, Any]) -> tuple[str, ...]:
     decisions, estimate = Decisions.model_validate(line["decisions"]), line["estimate"]
     return (
         what_if(line),
-        f"{decisions.num_gpus} x {decisions.gpu}",
+        decisions.machines,
         layout_words(decisions),
         f"{estimate['days']:.1f}",
         dollars(estimate["dollars"]),

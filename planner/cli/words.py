@@ -42,8 +42,22 @@ def decisions_line(decisions: Decisions) -> str:
     modules = f" ({', '.join(decisions.recompute_modules)})" if decisions.recompute_modules else ""
     sequence = ", sequence parallel" if decisions.sequence_parallel else ""
     recompute = f"recompute {decisions.recompute}{modules}"
-    words = (layout_words(decisions), zero_words(decisions), recompute, decisions.precision)
-    return f"{', '.join(words)}{sequence}"
+    words = [layout_words(decisions), zero_words(decisions), recompute, decisions.precision]
+    return f"{', '.join(words)}{sequence}{overlap_words(decisions)}"
+
+
+def overlap_words(decisions: Decisions) -> str:
+    """Overlap where it is not what goes without saying: of experts if it is on, else what traffic shows."""
+    d = decisions
+    shown = {
+        "TP": d.sequence_parallel and not d.tp_overlap,
+        "DP": d.dp * d.cp > 1 and not d.dp_overlap,
+        "PP": d.pp > 1 and d.vpp > 1 and not d.pp_overlap,
+    }
+    off = [name for name, so in shown.items() if so]
+    said = ["EP overlap"] if d.ep_overlap else []
+    said += [f"no {'/'.join(off)} overlap"] if off else []
+    return "".join(f", {each}" for each in said)
 
 
 def zero_words(decisions: Decisions) -> str:

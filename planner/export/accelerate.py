@@ -16,6 +16,7 @@ from planner.export.huggingface import (
     trains_whole_layers,
 )
 from planner.export.job import Job, shared_by_all
+from planner.export.overlap import refuse_exposed_gradients, refuse_overlap
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, Variable, array, comment, required, script, summary
 
@@ -56,6 +57,8 @@ def fits(job: Job) -> None:
         )
     if d.zero == 1 and d.num_microbatches > 1:
         raise CannotExport(TARGET, "ZeRO", 1, "FSDP2 shards gradients as well, which is ZeRO 2")
+    refuse_overlap(job, TARGET, "tp_overlap")
+    refuse_exposed_gradients(job, TARGET)
 
 
 def config(job: Job) -> dict[str, Any]:

@@ -31,6 +31,10 @@ EXPRESSIONS = {
     "untie_embeddings_and_output_weights": (("share_embeddings_and_output_weights", "False"),),
     "no_gradient_accumulation_fusion": (("gradient_accumulation_fusion", "False"),),
 }
+OVERLAP_EXPRESSIONS = {
+    "no_overlap_p2p_communication": {"overlap_p2p_comm": "False", "batch_p2p_comm": "True"},
+}
+"""Flags that are other fields of `CommOverlapConfig`."""
 RENAMED = {
     "num_experts": "num_moe_experts",
     "num_virtual_stages_per_pipeline_rank": "virtual_pipeline_model_parallel_size",
@@ -100,6 +104,8 @@ def fields(job: Job) -> tuple[dict[str, str], list[str]]:
     for name, value in (item for group in groups.values() for item in group.items()):
         if name in EXPRESSIONS:
             model |= dict(EXPRESSIONS[name])
+        elif name in OVERLAP_EXPRESSIONS:
+            other.setdefault("comm_overlap", {}).update(OVERLAP_EXPRESSIONS[name])
         elif name not in IMPLIED:
             section = SECTIONS.get(name)
             target = model if section is None else other.setdefault(section, {})

@@ -16,8 +16,10 @@ from planner.export.huggingface import (
 )
 from planner.export.job import Job, shared_by_all
 from planner.export.megatron_deepspeed import megatron_deepspeed
+from planner.export.overlap import refuse_overlap
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, Variable, array, required, script, summary, torchrun
+from planner.switches import TRAFFIC
 
 VERSION = "DeepSpeed 0.19 with a script on the Hugging Face Trainer"
 DTYPES = {4: "fp32", 2: "bf16"}
@@ -29,12 +31,20 @@ def deepspeed(job: Job) -> dict[str, str]:
     if d.precision != "bf16":
         raise CannotExport("deepspeed", "precision", d.precision, "its JSON has bf16 and fp16")
     shared_by_all(job, "deepspeed")
-    files = {"ds_config.json": json.dumps(ds_config(job), indent=2) + "\n"}
-    if d.tp > 1 or d.pp > 1:
-        return files | megatron_deepspeed(job)
+    rest = megatron_deepspeed(job) if d.tp > 1 or d.pp > 1 else hugging_face(job)
+    refuse_overlap(job, "deepspeed", "tp_overlap", "pp_overlap", "ep_overlap")
+    if d.dp_overlap and (d.zero == 0 or d.pp > 1):
+        # PipelineModule switches it off, and it is the optimizers of ZeRO that have it.
+        why = "gradients overlap with ZeRO 1 to 3, and not under a pipeline"
+        raise CannotExport("deepspeed", "overlap of", TRAFFIC["dp_overlap"], why)
+    return {"ds_config.json": json.dumps(ds_config(job), indent=2) + "\n"} | rest
+
+
+def hugging_face(job: Job) -> dict[str, str]:
+    """`config.json` and `launch.sh` of plans that leave the model whole. Raises `CannotExport`."""
     why = "Ulysses and expert parallelism of DeepSpeed are calls in the training code, not keys"
     only_data_parallel(job, "deepspeed", why, ("cp", "ep", "etp"))
-    return files | {"config.json": config_json(job, "deepspeed"), "launch.sh": launch(job)}
+    return {"config.json": config_json(job, "deepspeed"), "launch.sh": launch(job)}
 
 
 def ds_config(job: Job) -> dict[str, Any]:
@@ -43,7 +53,7 @@ def ds_config(job: Job) -> dict[str, Any]:
     dtype = DTYPES[round(job.stack.memory.gradient_bytes)]
     zero: dict[str, Any] = {"stage": d.zero}
     if d.zero:
-        zero |= {"overlap_comm": True, "contiguous_gradients": True}
+        zero |= {"overlap_comm": d.dp_overlap, "contiguous_gradients": True}
     return {
         "train_batch_size": d.global_batch,
         "train_micro_batch_size_per_gpu": d.micro_batch,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from costmodel.architecture import Architecture
 from costmodel.run import Fabric
-from costmodel.stack import Stack, load_stack
+from costmodel.stack import Stack
 from planner.errors import InvalidInput
 from planner.export.refusal import CannotExport
 from planner.problem import Problem, parse_problem
@@ -27,7 +27,7 @@ class Job:
     tokens: int
     seq_len: int
     stack: Stack
-    """The software profile that predicted the plan: gradients, dispatcher and overlap are as it says."""
+    """The software profile that predicted the plan: gradients and dispatcher are as it says."""
     fabric: Fabric
     source: str
     """Planner version and problem hash."""
@@ -102,7 +102,6 @@ def job_of(solution: Solution, number: int = 1, file: str | Path = "solution") -
         part = problem.resolved_phases()[number - 1]
         problem, title = problem.of_phase(part), f"{problem.name}-{part.name}"
     fabric = _fabric(problem, plan, f"plans.{number - 1}.decisions", name)
-    stack = load_stack(problem.search.profile)
     source = f"planner {solution.provenance.planner}, problem {solution.provenance.problem_hash[:12]}"
     return Job(
         name=title,
@@ -111,7 +110,7 @@ def job_of(solution: Solution, number: int = 1, file: str | Path = "solution") -
         estimate=plan.estimate,
         tokens=int(problem.training.tokens),
         seq_len=problem.training.seq_len,
-        stack=stack,
+        stack=problem.search.software,
         fabric=fabric,
         source=source,
     )

@@ -52,8 +52,7 @@ def environment(job: Job) -> str:
     d = job.decisions
     if d.zero >= SHARDED_GRADIENTS:
         return "unset CUDA_DEVICE_MAX_CONNECTIONS  # Megatron-FSDP overlaps on several queues"
-    several = job.stack.expert_parallel.overlap and d.ep > 1
-    return f"export CUDA_DEVICE_MAX_CONNECTIONS={MANY_QUEUES if several else 1}"
+    return f"export CUDA_DEVICE_MAX_CONNECTIONS={MANY_QUEUES if d.ep_overlap else 1}"
 
 
 def run(rotary: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.export.job import Job
 from planner.export.layout import full_recompute, pipeline_layout
 from planner.export.megatron_model import Settings, experts, model_settings
+from planner.export.megatron_overlap import SHARDED_GRADIENTS, overlap
 from planner.export.pools import replicas_first
 from planner.export.refusal import CannotExport
 from planner.narrowing import MODULES
@@ -12,8 +13,6 @@ from planner.narrowing import MODULES
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 BF16_BYTES = 2
 FP8_BYTES = 1
-SHARDED_GRADIENTS = 2
-"""The ZeRO stage from which Megatron-FSDP takes the place of its distributed optimizer."""
 
 
 def settings(job: Job, target: str) -> dict[str, Settings]:
@@ -78,6 +77,13 @@ def recompute(job: Job, target: str) -> Settings:
     unknown = [module for module in d.recompute_modules if module not in MODULES]
     if unknown:
         raise CannotExport(target, "recompute of", ", ".join(unknown), f"it knows {', '.join(MODULES)}")
+    missing = {
+        "mla_up_proj": ("latent attention", job.architecture.mla),
+        "moe_act": ("experts", job.architecture.moe),
+    }
+    for module, (needed, there) in missing.items():
+        if module in d.recompute_modules and there is None:
+            raise CannotExport(target, "recompute of", module, f"the model has no {needed}")
     return {"recompute_granularity": "selective", "recompute_modules": list(d.recompute_modules)}
 
 
@@ -117,33 +123,3 @@ def data_parallel(job: Job) -> Settings:
     if job.stack.memory.gradient_bytes == BF16_BYTES:
         settings["grad_reduce_in_bf16"] = True
     return settings
-
-
-def overlap(job: Job, target: str) -> Settings:
-    """What the profile hides behind compute; each only where what it needs is there.
-
-    Gathering weights needs the distributed optimizer and overlapped reduction; user buffers of tensor
-    parallelism need sequence parallelism. Point-to-point transfers overlap by default with virtual stages.
-    """
-    d, settings = job.decisions, Settings()
-    if job.replicas > 1:
-        settings["overlap_grad_reduce"] = True
-        if d.zero:
-            settings["overlap_param_gather"] = True
-    if d.tp > 1 and d.sequence_parallel:
-        settings["tp_comm_overlap"] = True
-    if job.stack.expert_parallel.overlap and d.ep > 1:
-        settings |= expert_overlap(job, target)
-    return settings
-
-
-def expert_overlap(job: Job, target: str) -> Settings:
-    """The all-to-all of one micro-batch behind the compute of another. Raises `CannotExport`."""
-    d = job.decisions
-    if d.pp > 1 and d.vpp == 1:
-        raise CannotExport(
-            target, "overlapped expert traffic with", f"vpp = {d.vpp}", "it needs virtual stages"
-        )
-    if d.recompute == "full":
-        raise CannotExport(target, "overlapped expert traffic with recompute", d.recompute, "it cannot")
-    return {"overlap_moe_expert_parallel_comm": True}

@@ -9,8 +9,10 @@ import yaml
 from planner.export.huggingface import common
 from planner.export.job import Job, shared_by_all
 from planner.export.megatron_deepspeed import PLAIN
+from planner.export.overlap import refuse_exposed_gradients, refuse_overlap
 from planner.export.refusal import CannotExport
 from planner.export.shell import HERE, comment, required, script, summary, torchrun
+from planner.switches import TRAFFIC
 
 TARGET = "nanotron"
 VERSION = "nanotron 0.4 (its LlamaForTraining; needs numpy<2)"
@@ -66,6 +68,10 @@ def fits(job: Job) -> None:
     if d.recompute != "none" and not job.recomputes_all:
         what = ", ".join(d.recompute_modules) or f"{sum(job.recomputed)} of {sum(job.layers)} layers"
         raise CannotExport(TARGET, "recompute of", what, "recompute_layer is all layers or none")
+    refuse_overlap(job, TARGET, "pp_overlap", "ep_overlap")
+    refuse_exposed_gradients(job, TARGET)
+    if d.tp_overlap and not d.sequence_parallel:
+        raise CannotExport(TARGET, "overlap of", TRAFFIC["tp_overlap"], "it needs tp_mode REDUCE_SCATTER")
 
 
 def config(job: Job) -> dict[str, Any]:
@@ -84,7 +90,7 @@ def config(job: Job) -> dict[str, Any]:
             "pp": d.pp,
             "pp_engine": "1f1b",
             "tp_mode": "REDUCE_SCATTER" if d.sequence_parallel else "ALL_REDUCE",
-            "tp_linear_async_communication": d.sequence_parallel,
+            "tp_linear_async_communication": d.tp_overlap,
             "recompute_layer": job.recomputes_all,
             "expert_parallel_size": 1,
             "context_parallel_size": 1,

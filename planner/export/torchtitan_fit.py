@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.export.job import Job
+from planner.export.overlap import refuse_exposed_gradients, refuse_overlap
 from planner.export.refusal import CannotExport
 from planner.export.torchtitan_model import Flavor
 
@@ -35,6 +36,8 @@ def fits(job: Job, flavor: Flavor) -> None:
     _sharding(job)
     _experts(job)
     activation_checkpoint(job)
+    refuse_overlap(job, TARGET, "pp_overlap", "ep_overlap")
+    refuse_exposed_gradients(job, TARGET)
 
 
 def _sharding(job: Job) -> None:
@@ -103,15 +106,13 @@ def training(job: Job) -> dict[str, Any]:
 
 
 def compiled(job: Job, *, old: bool) -> dict[str, Any]:
-    """Block by block, as torchtitan's profiles were measured; 0.3.0 asks here for asynchronous TP."""
+    """Block by block, as torchtitan's profiles were measured; 0.3.0 asks here for asynchronous TP.
+
+    Asynchronous TP needs the model compiled, which it is: collectives are split and run beside GEMMs.
+    """
     parts = ["model"] if job.stack.name == EAGER_LOSS else ["model", "loss"]
     options: dict[str, Any] = {"enable": True, "components": parts}
-    return options if old else options | {"enable_async_tensor_parallel": asynchronous(job)}
-
-
-def asynchronous(job: Job) -> bool:
-    """Tensor-parallel collectives are split and run beside GEMMs, where the profile counts on it."""
-    return job.decisions.tp > 1 and job.stack.tensor_parallel.exposed < 1
+    return options if old else options | {"enable_async_tensor_parallel": job.decisions.tp_overlap}
 
 
 def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def parallelism(job: Job, *, old: bool) -> dict[str, Any]:
     }
     if old:
         options["expert_tensor_parallel_degree"] = d.etp
-        options["enable_async_tensor_parallel"] = asynchronous(job)
+        options["enable_async_tensor_parallel"] = d.tp_overlap
     else:
         options["enable_sequence_parallel"] = d.tp > 1
     if d.cp > 1:

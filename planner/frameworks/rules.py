@@ -8,6 +8,7 @@ from costmodel.memory.profile import is_low_precision
 from planner.frameworks.models import names_of
 from planner.frameworks.table import Framework, framework_of
 from planner.instance import Instance
+from planner.switches import hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,12 @@ def launches_pipeline(instance: Instance, ranks: int, pp: int) -> bool:
     return of.split if ranks * pp > 1 else of.whole
 
 
-def launches_chunks(instance: Instance, vpp: int) -> bool:
-    """Whether the framework has so many virtual stages a rank."""
+def launches_chunks(instance: Instance, pp: int, vpp: int) -> bool:
+    """Whether the framework has so many virtual stages a rank; transfers in the open may need more ranks."""
     rules = framework_of(instance.framework)
-    return rules is None or rules.virtual_stages or vpp == 1
+    if rules is None or vpp == 1:
+        return True
+    return rules.virtual_stages and (pp >= rules.exposed_chunks or hides(instance.stack, "pp_overlap"))
 
 
 def even_stages(instance: Instance) -> bool:
@@ -96,9 +99,19 @@ def even_stages(instance: Instance) -> bool:
 
 
 def launches_zero(
-    instance: Instance, precision: str, zero: int, *, split: bool, pipeline: bool, replicas: bool
+    instance: Instance,
+    precision: str,
+    zero: int,
+    *,
+    split: bool,
+    pipeline: bool,
+    replicas: bool,
+    hidden: bool = False,
 ) -> bool:
-    """Whether the framework has a ZeRO stage in a precision, by tp*cp > 1, pp > 1 and dp*cp > 1."""
+    """Whether the framework has a ZeRO stage in a precision, by tp*cp > 1, pp > 1 and dp*cp > 1.
+
+    `hidden`: the experts' traffic overlaps with compute.
+    """
     rules = framework_of(instance.framework)
     if rules is None:
         return True
@@ -108,7 +121,11 @@ def launches_zero(
         "replicas": replicas,
         "experts": instance.architecture.moe is not None,
         "fp8_weights": fp8_weights(instance, precision),
+        "expert_overlap": hidden,
     }
+    exposed = replicas and instance.switches.get("dp_overlap") is False
+    if exposed and not rules.exposes(zero, pipeline=pipeline):
+        return False
     return any(zero in rule.zero and rule.holds(**facts) for rule in rules.sharding)
 
 

@@ -12,6 +12,8 @@ from hardware import yaml_text
 
 FILE = Path(__file__).parent / "table.yaml"
 FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "nanotron")
+Switch = Literal["tp_overlap", "dp_overlap", "pp_overlap"]
+"""Traffic that can be hidden behind compute: tensor-parallel, gradients and weights, interleaved stages."""
 ANY = "any"
 """No framework in particular: nothing is removed."""
 
@@ -36,6 +38,8 @@ class Sharding(Rule):
     """The model has experts."""
     fp8_weights: bool | None = None
     """FP8 training with weights that are kept and gathered in FP8."""
+    expert_overlap: bool | None = None
+    """The experts' all-to-all is hidden behind compute."""
 
     def holds(self, **facts: bool) -> bool:
         """Whether it speaks of such plans."""
@@ -77,6 +81,16 @@ class Framework(Rule):
     """What selective recompute can name: modules, its own choice by operation, nothing."""
     expert_overlap: bool = False
     """Whether it can hide the experts' all-to-all behind the compute of another micro-batch."""
+    switches: tuple[Switch, ...] = ("tp_overlap", "dp_overlap", "pp_overlap")
+    """Traffic whose overlap its launcher can switch on and off."""
+    always: tuple[Switch, ...] = ()
+    """Traffic that it overlaps whatever a launch file says; the rest it never does."""
+    exposed_chunks: int = 2
+    """Fewest stages of a pipeline with virtual stages whose transfers are waited for."""
+    overlapped_gradients: tuple[Sharding, ...] = (Sharding(zero=(0, 1, 2, 3)),)
+    """Where the reduction of gradients can run behind compute."""
+    exposed_gradients: tuple[Sharding, ...] = (Sharding(zero=(0, 1, 2, 3)),)
+    """Where it can wait for the backward pass."""
     sharding: tuple[Sharding, ...] = (
         Sharding(zero=(0,)),
         Sharding(zero=(1, 2, 3), replicas=True),
@@ -85,6 +99,14 @@ class Framework(Rule):
     node_scope: tuple[int, ...] = ()
     """ZeRO stages whose states it can shard within a node and replicate over nodes."""
     sources: tuple[str, ...] = Field(min_length=1)
+
+    def overlaps(self, zero: int, **facts: bool) -> bool:
+        """Whether it can hide the reduction of gradients of a ZeRO stage."""
+        return any(zero in rule.zero and rule.holds(**facts) for rule in self.overlapped_gradients)
+
+    def exposes(self, zero: int, **facts: bool) -> bool:
+        """Whether it can leave the reduction of gradients of a ZeRO stage in the open."""
+        return any(zero in rule.zero and rule.holds(**facts) for rule in self.exposed_gradients)
 
 
 @cache

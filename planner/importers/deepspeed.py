@@ -26,6 +26,8 @@ UNMODELLED = {
     "zero_quantized_weights": "quantised weight gathers",
     "zero_quantized_gradients": "quantised gradient reduction",
 }
+WHOLE = 3
+"""The ZeRO stage that gathers weights when they are needed."""
 AUTO = "auto"
 KEYS = Path(__file__).parent / "deepspeed_keys.yaml"
 BESIDE = "config.json"
@@ -76,6 +78,7 @@ def script_beside(path: Path) -> Callable[[Given], list[Launch]] | None:
 def launch_of(json: Json, given: Given, written: dict[str, Any], warnings: list[str]) -> Launch:
     """The launch of a JSON, with what is known beside it: keys of a run and `accumulation`."""
     own = batch_of(json) | sizes_of(json) | precision_of(json)
+    own["dp_overlap"] = overlap_of(json, own)
     written = {key: value for key, value in own.items() if value is not None} | written
     waiting = {
         key: f"{name} is auto"
@@ -172,6 +175,17 @@ def sizes_of(json: Json) -> dict[str, Any]:
         "pp": json.whole(pipeline, "stages") or 1,
         "cp": json.whole(json.data, "sequence_parallel_size") or 1,
     }
+
+
+def overlap_of(json: Json, sizes: dict[str, Any]) -> bool | None:
+    """Whether reductions of ZeRO's optimizers overlap; unless given, from stage 3 on.
+
+    None where there are no such, or a pipeline, whose engine switches it off.
+    """
+    stage, value = sizes["zero_stage"], json.section("zero_optimization").get("overlap_comm")
+    if stage == 0 or (sizes["pp"] or 1) > 1:
+        return None
+    return value if isinstance(value, bool) else stage >= WHOLE
 
 
 def precision_of(json: Json) -> dict[str, Any]:

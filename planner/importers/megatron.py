@@ -17,12 +17,15 @@ from planner.importers.megatron_settings import (
     expert_facts,
     flash_of,
     graphs_of,
+    overlap_of,
     precision_of,
     recompute_of,
     settings_of,
     zero_of,
 )
 from planner.importers.options import Options, parse, table, unknown_options
+from planner.importers.overlap_rules import EXPERT_OVERLAP
+from planner.importers.recompute_rules import told
 from planner.importers.shell import Command, shell_text
 from planner.importers.started import Started, placed
 
@@ -132,7 +135,6 @@ def facts(options: Options, warnings: list[str]) -> tuple[dict[str, Any], list[F
         "zero_stage": zero_of(options),
         "precision": precision_of(options),
         "flash_attention": flash_of(options),
-        "tp_overlap": options.has("tp-comm-overlap"),
         "cuda_graphs": graphs_of(options),
         "fp8_params": options.has("fp8-param-gather"),
         "task": "sft" if options.has("sft") else "pretrain",
@@ -140,6 +142,7 @@ def facts(options: Options, warnings: list[str]) -> tuple[dict[str, Any], list[F
     findings = contradictions(options, model or {})
     layout, more = pipeline_of(options, model or {}, written["pp"])
     written |= layout | recompute_of(options, written["pp"], warnings) | expert_facts(options, model, tp)
+    written |= overlap_of(options, model, written["zero_stage"], written["vpp"])
     written["profile_settings"] = settings_of(options, written)
     if options.has("rampup-batch-size"):
         warnings.append("rampup-batch-size: the final batch is priced")
@@ -159,6 +162,10 @@ def environment(options: Options, command: Command) -> list[Finding]:
             Finding("max_connections", "error", text, "unset CUDA_DEVICE_MAX_CONNECTIONS, or set it to 8.")
         ]
     split = any((options.whole(f"{name}-parallel-size", 1) or 1) > 1 for name in ("tensor-model", "context"))
+    if options.has(EXPERT_OVERLAP):
+        text = f"CUDA_DEVICE_MAX_CONNECTIONS=1 with --{EXPERT_OVERLAP}: one queue leaves nothing to overlap."
+        fix = "export CUDA_DEVICE_MAX_CONNECTIONS=32."
+        return told(value == "1", "max_connections", "warning", text, fix)
     if split and not sharded and isinstance(value, str) and value not in ("1",) and "\0" not in value:
         text = f"CUDA_DEVICE_MAX_CONNECTIONS={value} with TP or CP: Megatron-LM refuses on Hopper and before."
         return [Finding("max_connections", "error", text, "export CUDA_DEVICE_MAX_CONNECTIONS=1.")]

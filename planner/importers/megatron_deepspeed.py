@@ -69,7 +69,7 @@ def facts(options: Options, warnings: list[str]) -> tuple[dict[str, Any], list[F
         "framework": FRAMEWORK,
         "flash_attention": any(name in options.given or name in options.unknown for name in FLASH),
         "zero_stage": number(options, "zero-stage"),
-        "tp_overlap": None,
+        **dict.fromkeys(("tp_overlap", "dp_overlap", "pp_overlap")),
     }
     translate(options)
     written, findings = megatron.facts(options, warnings)

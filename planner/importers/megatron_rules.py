@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.importers.findings import Finding
 from planner.importers.options import Options
+from planner.importers.overlap_rules import expert_overlap, overlap
 from planner.importers.recompute_rules import recompute, told
 
 FP32 = "neither --bf16 nor --fp16 is given, so Megatron-LM trains in FP32, which is not modelled"
@@ -187,4 +188,13 @@ def precision(options: Options, model: dict[str, Any]) -> list[Finding]:
     ]
 
 
-RULES: tuple[Rule, ...] = (recompute, attention, tensor_parallel, experts, data_parallel, precision)
+RULES: tuple[Rule, ...] = (
+    recompute,
+    attention,
+    tensor_parallel,
+    experts,
+    data_parallel,
+    precision,
+    overlap,
+    expert_overlap,
+)

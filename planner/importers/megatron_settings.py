@@ -10,6 +10,7 @@ from planner.importers.options import Options
 BF16_GRADIENTS = "megatron-bridge"
 """The profile that was fitted on runs with BF16 main gradients."""
 GRADIENT_FIELDS = ("memory.gradient_bytes", "data_parallel.gradient_bytes", "gemm.accumulate_bytes")
+SHARDED_GRADIENTS = 2
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 FP8 = {"tensorwise": "fp8-cs", "delayed": "fp8", "blockwise": "fp8", "mxfp8": "mxfp8", "custom": "fp8"}
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -114,6 +115,19 @@ def expert_facts(options: Options, model: dict[str, Any] | None, tp: int) -> dic
     }
 
 
+def overlap_of(options: Options, model: dict[str, Any] | None, zero: int, vpp: int) -> dict[str, Any]:
+    """Overlap of tensor-, data- and pipeline-parallel traffic; Megatron-FSDP overlaps gradients in any case.
+
+    Latent attention switches user buffers off, of whose linears they know none.
+    """
+    latent = bool(model and model.get("mla"))
+    return {
+        "tp_overlap": options.has("tp-comm-overlap") and not latent,
+        "dp_overlap": options.has("overlap-grad-reduce") or zero >= SHARDED_GRADIENTS,
+        "pp_overlap": not options.has("no-overlap-p2p-communication") if vpp > 1 else None,
+    }
+
+
 def settings_of(options: Options, written: dict[str, Any]) -> dict[str, Any]:
     """Fields of the software profile that the options change."""
     settings: dict[str, Any] = {}
@@ -122,9 +136,7 @@ def settings_of(options: Options, written: dict[str, Any]) -> dict[str, Any]:
     if options.has("fp8-param-gather"):
         for path in ("memory.fp8_weight_bytes", "memory.fp8_weight_bytes_blackwell"):
             settings[path] = field_of(BF16_GRADIENTS, path)
-    if not options.has("overlap-grad-reduce"):
-        settings["data_parallel.reduce_window"] = 0.0
-    if written["zero_stage"] and not options.has("overlap-param-gather") and written["zero_stage"] < 3:
+    if written["zero_stage"] == 1 and written["dp_overlap"] and not options.has("overlap-param-gather"):
         settings["data_parallel.gather_window"] = 0.0
     if (options.number("hidden-dropout", 0.1) or 0) > 0:
         settings["memory.dropout"] = True

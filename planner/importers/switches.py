@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from costmodel.estimate import Estimate
 from planner.importers.findings import Finding
 from planner.importers.subject import Subject
 
+WHOLE_BLOCK = re.compile(r"\bmoe\b")
 WORTH = 0.02
 """Gain of a step from which a change is named."""
 
@@ -49,7 +51,16 @@ def _settings(written: Mapping[str, Any], *dropped: str) -> dict[str, Any]:
     return {"profile_settings": {key: value for key, value in settings.items() if key not in dropped}}
 
 
-REDUCE, GATHER = "data_parallel.reduce_window", "data_parallel.gather_window"
+def hides_experts(written: Mapping[str, Any]) -> bool:
+    """Whether a layout lets Megatron-Core hide the experts' traffic behind another micro-batch."""
+    ranks, chunks = written.get("ep") or 1, written.get("vpp") or 1
+    redone = written.get("recompute") in ("full", "partial-full") or WHOLE_BLOCK.search(
+        written.get("recompute_detail") or ""
+    )
+    return ranks > 1 and (written.get("pp", 1) == 1 or chunks > 1) and not redone
+
+
+GATHER = "data_parallel.gather_window"
 SWITCHES: dict[str, tuple[Applies, Changes, str, str]] = {
     "recompute_not_needed": (
         lambda written, at: (
@@ -78,10 +89,10 @@ SWITCHES: dict[str, tuple[Applies, Changes, str, str]] = {
         "Fused attention (--attention-backend flash)",
     ),
     "gradient_reduction_exposed": (
-        lambda written, at: REDUCE in (written.get("profile_settings") or {}),
-        lambda written: _settings(written, REDUCE),
+        lambda written, at: written.get("dp_overlap") is False,
+        lambda written: {"dp_overlap": True},
         "gradients are reduced after the backward pass, with nothing to hide it.",
-        "--overlap-grad-reduce",
+        "--overlap-grad-reduce (with the distributed optimizer --overlap-param-gather too), or overlap_comm",
     ),
     "parameter_gather_exposed": (
         lambda written, at: GATHER in (written.get("profile_settings") or {}),
@@ -94,6 +105,18 @@ SWITCHES: dict[str, tuple[Applies, Changes, str, str]] = {
         lambda written: {"tp_overlap": None},
         "tensor-parallel collectives run beside no GEMM.",
         "--tp-comm-overlap (Transformer Engine user buffers), or async TP",
+    ),
+    "transfers_exposed": (
+        lambda written, at: written.get("pp_overlap") is False,
+        lambda written: {"pp_overlap": True},
+        "transfers between interleaved stages are waited for.",
+        "No --no-overlap-p2p-communication",
+    ),
+    "expert_traffic_exposed": (
+        lambda written, at: written.get("ep_overlap") is False and hides_experts(written),
+        lambda written: {"ep_overlap": True},
+        "the experts' all-to-all runs beside no compute.",
+        "--overlap-moe-expert-parallel-comm (with CUDA_DEVICE_MAX_CONNECTIONS=32)",
     ),
 }
 """By code: when to try, what to change, what is so, what helps."""

@@ -16,6 +16,7 @@ from planner.mixed.outlook import PairOutlook, band_of_pair
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.search.rows import memory_limit
 from planner.space.recompute import modules_of
+from planner.switches import overlaps_of
 
 
 def predicted(instance: Instance, plan: MixedPlan) -> MixedEstimate:
@@ -51,6 +52,7 @@ def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solutio
     shared: dict[str, Any] = {name: getattr(plan, name) for name in names}
     parts = tuple(_part(instance, plan, of, index) for index in (0, 1))
     modules = sorted(modules_of(instance.framework, plan.variant))
+    sizes = shared | {"vpp": 1, "dp": plan.replicas}
     again = any(plan.stages.recomputed)
     return solution.Decisions(
         gpu=" + ".join(part.gpu for part in parts),
@@ -66,6 +68,7 @@ def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solutio
         stages=_stages(instance, plan, of),
         mixed=plan.form,
         parts=parts,
+        **overlaps_of(instance.architecture, instance.stack, instance.framework, sizes),
         **shared,
     )
 

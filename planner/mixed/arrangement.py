@@ -16,7 +16,7 @@ from planner.keybook import KeyBook
 from planner.mixed.bound import favour
 from planner.mixing import Form
 from planner.space.columns import LayerKeys, families
-from planner.space.recompute import ALL
+from planner.space.recompute import ALL, HIDDEN, overlaps, recompute_families
 
 Array = NDArray[Any]
 
@@ -59,6 +59,16 @@ class Arrangement:
     def favour(self) -> Array:
         """(keys,) `bound.favour` of stages; replicas do whole models."""
         return np.ones(self.key.shape[1]) if self.form == "replicas" else favour(self.parts)
+
+
+def alike_in(instance: Instance, form: Form) -> bool:
+    """Whether both pools' replicas run the same number of micro-batches in plans of a form."""
+    return form == "stages" or instance.framework == "megatron"
+
+
+def alike(of: Arrangement) -> bool:
+    """The same of an arrangement."""
+    return alike_in(of.instance, of.form)
 
 
 def arrangements(instance: Instance, book: KeyBook, forms: tuple[Form, ...]) -> list[Arrangement]:
@@ -105,9 +115,19 @@ def _parts(book: KeyBook, pool: int, keys: Array) -> Array:
     """(keys, kinds + 2)."""
     mix = LayerMix.of(book.instance.architecture)
     parts = np.zeros((len(keys), len(mix.totals) + 2))
-    for _, family, variant, at in families(book.keys.take(keys)):
-        cost = book.costs[pool, variant][0].take(book.place[keys[at]])
+    for _, family, at in families(book.keys.take(keys)):
+        of = keys[at]
+        where = book.start[pool, book.keys.variant[of]] + book.place[of]
+        cost = book.costs[pool, family >= HIDDEN].cost.take(where)
         kinds = cost.total + cost.forward if family == ALL else cost.total
         parts[at, :-2] = mix.totals * kinds
         parts[at, -2], parts[at, -1] = cost.first, cost.last
     return parts
+
+
+def mixed_families(instance: Instance, modes: frozenset[str] | None = None) -> tuple[int, ...]:
+    """Recompute families that plans on two pools may have.
+
+    Without overlap of the experts' traffic: their stages are not interleaved, which that needs.
+    """
+    return recompute_families(instance, modes, tuple(each for each in overlaps(instance) if not each))

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases
-from planner.mixed.arrangement import Arrangement
+from planner.mixed.arrangement import Arrangement, alike
+from planner.mixed.batches import most_of_batch, numbers_permitted
 from planner.mixed.bound import SURE, Pace, pace_within_memory, step_of
 from planner.mixed.costs import Around, MixedCosts
 from planner.mixed.layouts import MixedRows
@@ -57,11 +58,6 @@ class Branch:
         return self.take(np.flatnonzero(self.pace.fits))
 
 
-def alike(of: Arrangement) -> bool:
-    """Whether both pools' replicas run the same number of micro-batches."""
-    return of.form == "stages" or of.instance.framework == "megatron"
-
-
 def branches_of(of: Arrangement, open_rows: Branch, family: int) -> list[Branch]:
     """Full pipelines, and for each pool those in which its pipelines do not fill."""
     rows, layers = open_rows.rows, of.instance.architecture.layers
@@ -83,19 +79,22 @@ def branches_of(of: Arrangement, open_rows: Branch, family: int) -> list[Branch]
 def least_of(arranged: Arrangement, of: Branch) -> Array:
     """Seconds for the largest batch's sequences at the best rate of any schedule: (rows,).
 
-    Time for each sequence falls with the number of micro-batches. Where pools run different numbers of
-    them, lines of S seconds do up to sum_i dp_i*(S - b_i)/t_i micro-batches, of one pool no more than its
-    cap, which is the best rate at the largest batch or where the cap begins.
+    Time for each sequence falls with the number of micro-batches: the largest that is allowed. Where pools
+    run different numbers of them, lines of S seconds do up to sum_i dp_i*(S - b_i)/t_i micro-batches, of one
+    pool no more than its cap, which is the best rate at the largest batch or where the cap begins.
     """
     rows, most = of.rows, float(arranged.instance.max_batch)
     size = arranged.keys.micro_batch[rows.key]
     if alike(arranged):
         sequences = size * rows.replicas(arranged)
-        m = np.minimum(arranged.instance.max_batch // sequences, of.capped[0])
-        fits = m >= of.fewest
+        m = most_of_batch(arranged.instance, sequences, of.fewest, of.capped[0])
+        fits = m > 0
         step = step_of(of.around, of.pace, np.stack([m, m]))
         return np.where(fits, step * most / np.maximum(sequences * m, 1), np.inf) * SURE
-    around = of.around
+    numbers, around = numbers_permitted(arranged.instance), of.around
+    if not len(numbers):
+        return np.full(len(rows), np.inf)
+    of = replace(of, capped=np.minimum(of.capped, numbers[-1]))
     one, two = (of.pace.line(around, np.full(rows.dp.shape, n)) for n in (1.0, 2.0))
     # What each micro-batch adds to the fixed part is that of the pool that runs most of them at least.
     each = two - one

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.bound import SURE
+from planner.mixed.decided import Decided
 from planner.mixed.economy import PairEconomy, Running
 from planner.mixed.layouts import cells_of, layouts
 from planner.mixed.schedules import LayoutBounds, loosely
@@ -44,7 +45,7 @@ class Cells:
 
     def open(self, search: MixedSearch) -> bool:
         """Whether any cell may hold something better; drops those that cannot."""
-        order = search.wins(self.economy.take(self.left), self.bound[self.left])
+        order = search.wins(self.economy.take(self.left), self.bound[self.left], self._decided(self.left))
         self.left = self.left[order]
         return len(self.left) > 0
 
@@ -59,15 +60,18 @@ class Cells:
         at, key = self._keys(search, cells)
         rows = layouts(self.arranged.instance, self.arranged, self.running.num_gpus, cells[at], key)
         search.layouts += len(rows)
-        LayoutBounds(self.arranged, self.running).each(rows, search.wins, search.settle)
+        LayoutBounds(self.arranged, self.running, search).each(rows)
 
     def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array]:
         """Pairs of a cell and a key that may win."""
         of, gpus = self.arranged, self.running.num_gpus[:, cells]
         bound = _least_seconds(of, gpus[:, :, None], _rank_seconds(of)[:, None, :], of.favour)
         at, key = (column.reshape(-1) for column in np.indices(bound.shape))
-        some = search.wins(self.economy.take(cells[at]), bound.reshape(-1))
+        some = search.wins(self.economy.take(cells[at]), bound.reshape(-1), self._decided(cells[at], key))
         return at[some], key[some]
+
+    def _decided(self, cells: Array, key: Array | None = None) -> Decided:
+        return Decided(self.arranged, self.running.num_gpus[:, cells], key)
 
 
 def _rank_seconds(of: Arrangement) -> Array:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from planner.economics import Economy
 from planner.instance import Instance
+from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan
 from planner.mixed.search import MixedSearch
 from planner.search.best import most_of
@@ -37,7 +38,7 @@ class FrontOfPairs(MixedSearch):
         seconds = economy.seconds(step)
         return (seconds * economy.total("cost", seconds),)
 
-    def may_win(self, economy: Economy, step: Array) -> Array:
+    def may_win(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Whether no plan is as quick and as cheap."""
         time, least = self._achieved()
         seconds = economy.seconds(step)
@@ -45,7 +46,7 @@ class FrontOfPairs(MixedSearch):
         least = np.concatenate([[np.inf], least])[place]
         return least > economy.total("cost", seconds) * (1 + 1e-9)
 
-    def longest(self, economy: Economy) -> float:
+    def longest(self, economy: Economy, of: Decided) -> float:
         """A step beyond which a limit is broken, or some plan is as quick and as cheap."""
         most = economy.longest(*most_of(self.goal.limits).values())
         for seconds, dollars in zip(*self._achieved(), strict=True):
@@ -53,7 +54,7 @@ class FrontOfPairs(MixedSearch):
             most = np.minimum(most, either)
         return float(economy.later(most, 1e-9)[0])
 
-    def keep(self, plan: MixedPlan, economy: Economy) -> None:
+    def keep(self, plan: MixedPlan, economy: Economy, of: Decided) -> None:
         """The plan is on the frontier now, and those that it dominates are not."""
         self.plans = [of for of in self.plans if of.seconds < plan.seconds or of.dollars < plan.dollars] + [
             plan

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from planner.frameworks.rules import launches_zero
 from planner.instance import Instance
-from planner.mixed.arrangement import Arrangement
+from planner.mixed.arrangement import Arrangement, alike
+from planner.mixed.batches import makes_a_batch
 from planner.space.columns import FULL, Groups
 
 Array = NDArray[Any]
@@ -134,7 +135,11 @@ def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
         & permitted("dp", rows.replicas(of))
         & permitted("vpp", np.ones_like(rows.pp))
     )
-    return inside & (rows.sequences(of, np.ones_like(rows.dp)) <= instance.max_batch)
+    sequences = rows.sequences(of, np.ones_like(rows.dp))
+    inside &= sequences <= instance.max_batch
+    at = np.flatnonzero(inside)
+    inside[at] = makes_a_batch(instance, sequences[at], alike(of))
+    return inside
 
 
 def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:

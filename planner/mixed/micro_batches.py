@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.mixed.arrangement import Arrangement
-from planner.mixed.branch import Branch, alike
+from planner.mixed.arrangement import Arrangement, alike
+from planner.mixed.batches import batch_allowed, numbers_of_batch, numbers_permitted
+from planner.mixed.branch import Branch
 from planner.mixed.layouts import MixedRows
 
 Array = NDArray[Any]
@@ -17,32 +18,37 @@ PAIRS = 1 << 20
 """Pairs of numbers of micro-batches that are written down together."""
 
 
-def numbers_of(of: Arrangement, one: Branch, wins: Callable[[Array], Array]) -> Array:
+Chosen = Callable[[Array], Array]
+"""Indices of some of the pairs of numbers, (2, pairs)."""
+
+
+def numbers_of(of: Arrangement, one: Branch, wins: Chosen, largest: Chosen) -> Array:
     """(2, schedules) numbers of micro-batches of one layout that may win.
 
-    `wins` says which pairs of numbers, of whole columns of them, may.
+    `wins` says which pairs may, `largest` which are enough where more are never slower.
     """
-    return _same_numbers(of, one) if alike(of) else _own_numbers(of, one, wins)
+    return _same_numbers(of, one, largest) if alike(of) else _own_numbers(of, one, wins)
 
 
-def _same_numbers(of: Arrangement, one: Branch) -> Array:
+def _same_numbers(of: Arrangement, one: Branch, largest: Chosen) -> Array:
     """Both pools run the same number: those whose batch is allowed."""
     instance, rows = of.instance, one.rows
     sequences = int(of.keys.micro_batch[rows.key[0]]) * int(rows.replicas(of)[0])
-    most = int(min(instance.max_batch // sequences, one.capped[0, 0]))
-    m = _allowed(of, np.arange(int(one.fewest[0]), most + 1))
-    pairs = _within(of, rows, np.stack([m, m]))
+    m = numbers_of_batch(instance, sequences)
+    m = m[(m >= one.fewest[0]) & (m <= one.capped[0, 0])]
+    pairs = np.stack([m, m])
     # More of them are never slower a token, and need no more memory once the pipeline is full.
-    return pairs[:, -1:] if one.filled[0] and not instance.limits.steps else pairs
+    return pairs[:, largest(pairs)] if one.filled[0] and not instance.limits.steps else pairs
 
 
-def _own_numbers(of: Arrangement, one: Branch, wins: Callable[[Array], Array]) -> Array:
+def _own_numbers(of: Arrangement, one: Branch, wins: Chosen) -> Array:
     """Each pool runs a number of its own: pairs whose batch is allowed and that may win."""
     first, second = one.rows.dp[:, 0].tolist()
     low, cap = int(one.fewest[0]), one.capped[:, 0]
     total = of.instance.max_batch // int(of.keys.micro_batch[one.rows.key[0]])
+    numbers = numbers_permitted(of.instance)
     mine, others = (
-        _allowed(of, np.arange(low, int(min((total - rest) // dp, most)) + 1))
+        numbers[(numbers >= low) & (numbers <= min((total - low * rest) // dp, most))]
         for dp, rest, most in ((first, second, cap[0]), (second, first, cap[1]))
     )
     block, parts = max(PAIRS // max(len(others), 1), 1), [np.empty((2, 0), dtype=np.int64)]
@@ -53,12 +59,6 @@ def _own_numbers(of: Arrangement, one: Branch, wins: Callable[[Array], Array]) -
     return np.concatenate(parts, axis=1)
 
 
-def _allowed(of: Arrangement, m: Array) -> Array:
-    return m[of.instance.narrowing.permitted("num_microbatches", m)]
-
-
 def _within(of: Arrangement, rows: MixedRows, m: Array) -> Array:
     """Of pairs of one layout, those whose global batch is allowed."""
-    instance, batch = of.instance, rows.sequences(of, m)
-    inside = (batch >= instance.min_batch) & (batch <= instance.max_batch)
-    return m[:, inside & instance.narrowing.permitted("global_batch", batch)]
+    return m[:, batch_allowed(of.instance, rows.sequences(of, m))]

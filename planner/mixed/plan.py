@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from costmodel.mixed import Mixed, Part
@@ -39,6 +39,12 @@ class MixedPlan:
     step: float
     seconds: float
     dollars: float
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Every decision but the stages."""
+        open_ones = ("stages", "step", "seconds", "dollars")
+        return tuple(getattr(self, f.name) for f in fields(self) if f.name not in open_ones)
 
     @property
     def ranks(self) -> tuple[range, range]:

@@ -17,41 +17,41 @@ from planner.search.rows import memory_limit
 Rates = tuple[StageRates, StageRates]
 
 
-def costs_of(of: Arrangement, rows: MixedRows, variant: int) -> MixedCosts:
-    """What rows of one variant cost."""
+def costs_of(of: Arrangement, rows: MixedRows) -> MixedCosts:
+    """What rows of one recompute family cost."""
     each = of.instance.stack.optimizer.micro_batch
     # Rows are priced at one micro-batch.
-    first, second = (
-        replace(r, fixed=r.fixed - each) for r in (_rates(of, rows, variant, side) for side in (0, 1))
-    )
+    first, second = (replace(r, fixed=r.fixed - each) for r in (_rates(of, rows, side) for side in (0, 1)))
     move = _one_pipeline if of.form == "stages" else _a_pipeline_each
-    steady, fill = move(of, rows, variant, (first, second))
+    steady, fill = move(of, rows, (first, second))
     limits = memory_limit(of.instance, of.pools[0]), memory_limit(of.instance, of.pools[1])
     return MixedCosts(of.form == "stages", (first, second), steady, fill, rows.pp, rows.split, limits, each)
 
 
-def _rates(of: Arrangement, rows: MixedRows, variant: int, side: int) -> StageRates:
+def _rates(of: Arrangement, rows: MixedRows, side: int) -> StageRates:
     """Rates on one pool; of replicas, states and gradients are shared with the other's."""
-    own = of.book.rates(rows.on(of, side, rows.dp[side]), of.pools[side], variant, vpp=1)
+    own = of.book.rates(rows.on(of, side, rows.dp[side]), vpp=1)
     if of.form == "stages":
         return own
     every = rows.on(of, side, rows.replicas(of))
-    shared = of.joint.rates(every, of.pools[side], variant, vpp=1, elsewhere=rows.dp[1 - side])
+    shared = of.joint.rates(every, vpp=1, elsewhere=rows.dp[1 - side])
     return replica_rates(own, shared)
 
 
-def _one_pipeline(of: Arrangement, rows: MixedRows, variant: int, rates: Rates) -> tuple[Array, Array]:
+def _one_pipeline(of: Arrangement, rows: MixedRows, rates: Rates) -> tuple[Array, Array]:
     """(1, rows) steady and fill transfers of pipelines over both pools, in seconds (`mixed.lines_of`)."""
     first, second = rates
     on_both = rows.on(of, 0, rows.dp[0])
-    run = run_of_rows(of.joint.instance, of.pools[0], variant, on_both, vpp=np.ones_like(rows.pp))
+    run = run_of_rows(
+        of.joint.instance, of.pools[0], int(on_both.variant[0]), on_both, vpp=np.ones_like(rows.pp)
+    )
     steady, fill = crossing(run)
     steady = np.maximum(steady, np.maximum(first.p2p_steady, second.p2p_steady))
     fill = fill + (rows.split - 1) * first.p2p_fill + (rows.pp - rows.split - 1) * second.p2p_fill
     return steady[None], fill[None]
 
 
-def _a_pipeline_each(of: Arrangement, rows: MixedRows, variant: int, rates: Rates) -> tuple[Array, Array]:
+def _a_pipeline_each(of: Arrangement, rows: MixedRows, rates: Rates) -> tuple[Array, Array]:
     """(2, rows) steady and fill transfers of each pool's pipelines, in seconds."""
     steady = np.stack([r.p2p_steady for r in rates])
     return steady, np.stack([(rows.pp - 1) * r.p2p_fill for r in rates])

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.bound.mix import LayerMix
-from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import gather
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.bound import SURE, pace_of_work, pace_without_memory, step_of
 from planner.mixed.branch import Branch, branches_of, least_of
 from planner.mixed.costs import Around
+from planner.mixed.decided import Decided
 from planner.mixed.economy import PairEconomy, Running
 from planner.mixed.layouts import MixedRows
 from planner.mixed.micro_batches import numbers_of
@@ -28,11 +27,10 @@ from planner.space.columns import families
 from planner.space.recompute import stage_recompute
 from planner.stages import StagePlan, StageProblem
 
+if TYPE_CHECKING:
+    from planner.mixed.search import MixedSearch
+
 Array = NDArray[Any]
-Wins = Callable[[Economy, Array], Array]
-"""Which rows may be better than the best plan, in order of their bounds."""
-Which = tuple[int, int]
-"""Family and variant."""
 ROWS = 1 << 12
 """Layouts that are priced together."""
 FIRST_ROWS = 16
@@ -53,7 +51,6 @@ class Schedules:
 
     of: Arrangement
     family: int
-    variant: int
     branch: Branch
     row: Array
     """Of the branch."""
@@ -62,6 +59,7 @@ class Schedules:
     bound: Array
     """Least seconds of a step."""
     economy: PairEconomy
+    decided: Decided
 
     def plan(self, index: int) -> MixedPlan:
         """The decisions of one; its stages and figures are still open."""
@@ -78,7 +76,7 @@ class Schedules:
             split=int(rows.split[at]),
             dp=(int(rows.dp[0, at]), int(rows.dp[1, at])),
             num_microbatches=(first, second),
-            variant=self.variant,
+            variant=int(keys.variant[0]),
             stages=StagePlan((), ()),
             step=float("nan"),
             seconds=float("nan"),
@@ -110,15 +108,22 @@ class LayoutBounds:
 
     of: Arrangement
     running: Running
+    search: MixedSearch
 
-    def each(self, rows: MixedRows, wins: Wins, settle: Callable[[Schedules], None]) -> None:
-        """Hands over all schedules of layouts that may win, best bounds first."""
+    def each(self, rows: MixedRows) -> None:
+        """Settles all schedules of layouts that may win, best bounds first."""
         # First what needs no prices, of all layouts at once.
-        some = wins(self._economy(rows), least_of(self.of, self._bare(rows)))
-        rows = rows.take(some)
-        for _, family, variant, at in families(self.of.keys.take(rows.key)):
+        rows = rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
+        for _, family, at in families(self.of.keys.take(rows.key)):
             for start in range(0, len(at), ROWS):
-                self._block(rows.take(at[start : start + ROWS]), (family, variant), wins, settle)
+                self._block(rows.take(at[start : start + ROWS]), family)
+
+    def _wins(self, rows: MixedRows, least: Array) -> Array:
+        """Layouts that may win, the best first, if they take so long for the largest batch."""
+        return self.search.wins(self._economy(rows), least, self._decided(rows))
+
+    def _decided(self, rows: MixedRows, num_microbatches: Array | None = None) -> Decided:
+        return Decided(self.of, self.running.num_gpus[:, rows.cell], rows.key, rows, num_microbatches)
 
     def _bare(self, rows: MixedRows) -> Branch:
         """Layouts by their layers, bubble and stragglers alone."""
@@ -128,23 +133,23 @@ class LayoutBounds:
         around = Around.nothing(1 if stages else 2, scale, of.instance.stack.pipeline.bubble)
         return Branch.opened(rows, None, pace, around)
 
-    def _block(self, rows: MixedRows, which: Which, wins: Wins, settle: Callable[[Schedules], None]) -> None:
-        rows = rows.take(wins(self._economy(rows), least_of(self.of, self._bare(rows))))
+    def _block(self, rows: MixedRows, family: int) -> None:
+        rows = rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
         if not len(rows):
             return
-        mix, costs = LayerMix.of(self.of.instance.architecture), costs_of(self.of, rows, which[1])
+        mix, costs = LayerMix.of(self.of.instance.architecture), costs_of(self.of, rows)
         pace = pace_without_memory(costs, mix)
         rough = Branch.opened(rows, costs, pace, costs.around(mix))
-        some = wins(self._economy(rows), least_of(self.of, rough))
-        branches = branches_of(self.of, rough.take(some), which[0])
+        some = self._wins(rows, least_of(self.of, rough))
+        branches = branches_of(self.of, rough.take(some), family)
         bounds = [least_of(self.of, of) for of in branches]
         size = FIRST_ROWS
         while any(len(of.rows) for of in branches):
             for number, of in enumerate(branches):
-                order = wins(self._economy(of.rows), bounds[number])
+                order = self._wins(of.rows, bounds[number])
                 first, rest = order[:size], order[size:]
                 if len(first):
-                    settle(self._schedules(of.take(first), which, wins))
+                    self.search.settle(self._schedules(of.take(first), family))
                 branches[number], bounds[number] = of.take(rest), bounds[number][rest]
             size *= 2
 
@@ -161,24 +166,28 @@ class LayoutBounds:
         gpus = self.running.num_gpus[:, rows.cell]
         return Running.of(self.of.instance, self.of.both, gpus, rows.replicas(self.of))
 
-    def _schedules(self, of: Branch, which: Which, wins: Wins) -> Schedules:
+    def _schedules(self, of: Branch, family: int) -> Schedules:
         """All schedules of a branch's layouts that may win."""
-        found = [self._numbers(of.take(np.array([index])), which, wins) for index in range(len(of.rows))]
+        found = [self._numbers(of.take(np.array([index])), family) for index in range(len(of.rows))]
         row = np.concatenate([np.full(each.shape[1], index) for index, each in enumerate(found)])
-        return self._bounded(of, which, row, np.concatenate(found, axis=1))
+        return self._bounded(of, family, row, np.concatenate(found, axis=1))
 
-    def _numbers(self, one: Branch, which: Which, wins: Wins) -> Array:
+    def _numbers(self, one: Branch, family: int) -> Array:
         """(2, schedules) numbers of micro-batches of one layout that may win."""
 
         def winning(m: Array) -> Array:
-            some = self._bounded(one, which, np.zeros(m.shape[1], dtype=np.int64), m)
-            return wins(some.economy, some.bound)
+            some = self._bounded(one, family, np.zeros(m.shape[1], dtype=np.int64), m)
+            return self.search.wins(some.economy, some.bound, some.decided)
 
-        return numbers_of(self.of, one, winning)
+        def largest(m: Array) -> Array:
+            rows = one.rows.take(np.zeros(m.shape[1], dtype=np.int64))
+            return self.search.largest(self._decided(rows, m))
 
-    def _bounded(self, of: Branch, which: Which, row: Array, m: Array) -> Schedules:
+        return numbers_of(self.of, one, winning, largest)
+
+    def _bounded(self, of: Branch, family: int, row: Array, m: Array) -> Schedules:
         at = of.take(row)
         bound = step_of(at.around, at.pace, m) * SURE
         tokens = at.rows.sequences(self.of, m) * float(self.of.instance.seq_len)
         economy = self._running(at.rows).economy(self.of.instance, self.of.both, tokens)
-        return Schedules(self.of, *which, of, row, m, bound, economy)
+        return Schedules(self.of, family, of, row, m, bound, economy, self._decided(at.rows, m))

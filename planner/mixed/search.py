@@ -11,7 +11,7 @@ Every step drops only what a lower bound shows to be no better than what was fou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -23,16 +23,18 @@ from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook
-from planner.mixed.arrangement import arrangements
+from planner.mixed.arrangement import arrangements, mixed_families
 from planner.mixed.cells import Cells
+from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
-from planner.mixed.stages import solve_mixed_stages
+from planner.mixed.stages import StageRule, solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
-from planner.space.recompute import overlaps, recompute_families
+from planner.stages import StagePlan
 
 Array = NDArray[Any]
+Memo = dict[Any, "tuple[StagePlan | None, float]"]
 FIRST_CELLS = 64
 """Cells that are looked into first; each further batch is twice as large."""
 
@@ -56,29 +58,40 @@ class MixedSearch:
     """No plan that was not looked at is better than this in the first sort key."""
     seconds: float = 0.0
     """What it took."""
+    memo: Memo = field(default_factory=dict[Any, "tuple[StagePlan | None, float]"])
+    """Stage assignments that are solved, each with the longest step that was of use then."""
 
     def keys(self, economy: Economy, step: Array) -> tuple[Array, ...]:
         """In which order to look at rows, most important first."""
         raise NotImplementedError
 
-    def may_win(self, economy: Economy, step: Array) -> Array:
+    def may_win(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Whether rows with such bounds, or steps, are part of the answer as far as it is known."""
         raise NotImplementedError
 
-    def longest(self, economy: Economy) -> float:
+    def longest(self, economy: Economy, of: Decided) -> float:
         """A step beyond which the only row of an economy is of no use."""
         raise NotImplementedError
 
-    def keep(self, plan: MixedPlan, economy: Economy) -> None:
+    def keep(self, plan: MixedPlan, economy: Economy, of: Decided) -> None:
         """Takes a plan that may win into the answer."""
         raise NotImplementedError
 
-    def wins(self, economy: Economy, step: Array) -> Array:
+    def families(self) -> tuple[int, ...]:
+        """Recompute families of which layouts are written down."""
+        return mixed_families(self.instance)
+
+    def largest(self, of: Decided) -> Array:
+        """Of numbers of micro-batches of one layout, in order: those of which a smaller one is no better."""
+        return np.arange(len(of))[-1:]
+
+    def wins(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Indices of rows within the limits that may win, the best bounds first."""
-        inside = economics.within(self.goal.limits, economy, step) & self.may_win(economy, step)
-        index = np.flatnonzero(inside)
-        keys = self.keys(economy, step)
-        return index[np.lexsort([key[index] for key in keys[::-1]])]
+        index = np.flatnonzero(economics.within(self.goal.limits, economy, step))
+        economy, step = economy.take(index), step[index]
+        some = np.flatnonzero(self.may_win(economy, step, of.take(index)))
+        keys = self.keys(economy.take(some), step[some])
+        return index[some[np.lexsort(keys[::-1])]]
 
     def run(self, forms: tuple[Form, ...] | None = None) -> None:
         """Looks everywhere, in these forms or all that the problem asks for, until the time is out."""
@@ -91,10 +104,7 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
-        # Stages of two pools are not interleaved, which hidden traffic needs.
-        shown = tuple(hidden for hidden in overlaps(self.instance) if not hidden)
-        families = recompute_families(self.instance, hidden=shown)
-        book = KeyBook.of(self.instance, families, apart=True)
+        book = KeyBook.of(self.instance, self.families(), apart=True)
         every = [Cells.of(each) for each in arrangements(self.instance, book, forms)]
         self.cells = sum(len(cells.left) for cells in every)
         size = FIRST_CELLS
@@ -108,29 +118,56 @@ class MixedSearch:
 
     def settle(self, some: Schedules) -> None:
         """Solves schedules of one layout or more until none that is left may win."""
-        order = self.wins(some.economy, some.bound)
+        of = some.decided
+        order = self.wins(some.economy, some.bound, of)
         while len(order):
             self.effort.check()
             self._solve(some, int(order[0]))
             left = order[1:]
-            order = left[self.wins(some.economy.take(left), some.bound[left])]
+            order = left[self.wins(some.economy.take(left), some.bound[left], of.take(left))]
+
+    def rules(self, of: Decided, plan: MixedPlan) -> list[StageRule]:
+        """What else to ask of the stages of the only row, whose best plan without a rule this is."""
+        return []
 
     def _solve(self, some: Schedules, index: int) -> None:
         """One schedule: its best stage assignment, if that is better than the best plan."""
-        economy = some.economy.take(np.array([index]))
-        problem = some.problem(index)
-        self.solved += 1
-        try:
-            stages = solve_mixed_stages(problem, self.effort.seconds_left, self.longest(economy))
-        except TimeoutError:
-            self.effort.stop()
+        of = some.decided.take(np.array([index]))
+        plan = self._planned(some, index, None)
+        for rule in [] if plan is None else self.rules(of, plan):
+            self._planned(some, index, rule)
+
+    def _planned(self, some: Schedules, index: int, rule: StageRule | None) -> MixedPlan | None:
+        """A schedule's best plan of those that a rule lets through, kept if it may win."""
+        at = np.array([index])
+        economy, of = some.economy.take(at), some.decided.take(at)
+        stages = self._assigned(some, index, self.longest(economy, of), rule)
         if stages is None:
-            return
+            return None
         row = some.plan(index)
         priced = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
         step = np.array([priced.step_time])
-        if len(self.wins(economy, step)):
-            seconds = economy.seconds(step)
-            cost = float(economy.total("cost", seconds)[0])
-            figures = {"step": priced.step_time, "seconds": float(seconds[0]), "dollars": cost}
-            self.keep(replace(row, stages=stages, **figures), economy)
+        seconds = economy.seconds(step)
+        cost = float(economy.total("cost", seconds)[0])
+        figures = {"step": priced.step_time, "seconds": float(seconds[0]), "dollars": cost}
+        plan = replace(row, stages=stages, **figures)
+        if len(self.wins(economy, step, of)):
+            self.keep(plan, economy, of)
+        return plan
+
+    def _assigned(
+        self, some: Schedules, index: int, longest: float, rule: StageRule | None
+    ) -> StagePlan | None:
+        """The best stage assignment of a schedule, looked up where a search before has solved it."""
+        key = (some.family, some.plan(index).key, rule)
+        known = self.memo.get(key)
+        if known is not None and (known[0] is not None or longest <= known[1]):
+            return known[0]
+        self.solved += 1
+        problem = replace(some.problem(index), rule=rule)
+        try:
+            found = solve_mixed_stages(problem, self.effort.seconds_left, longest)
+        except TimeoutError:
+            self.effort.stop()
+        self.memo[key] = found, longest
+        return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import micro_batches_in_flight
-from costmodel.stage import StageRates
+from costmodel.stage import PerLayer, StageRates
 from planner.bound.capacity import repeated
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
@@ -35,6 +35,18 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
+class StageRule:
+    """The first so many ranks hold another number of layers than this."""
+
+    ranks: int
+    layers: int
+
+    def holds(self, stages: StagePlan) -> bool:
+        """Whether an assignment keeps to it."""
+        return sum(stages.layers[: self.ranks]) != self.layers
+
+
+@dataclass(frozen=True, slots=True)
 class MixedStages:
     """One candidate's stage assignment on two pools."""
 
@@ -45,6 +57,7 @@ class MixedStages:
     num_microbatches: tuple[int, int]
     one: tuple[StageRates, StageRates]
     """Rates of each pool without the row axis."""
+    rule: StageRule | None = None
 
     @classmethod
     def of(cls, shape: StageProblem, costs: MixedCosts, num_microbatches: tuple[int, int]) -> MixedStages:
@@ -148,6 +161,9 @@ def _solved(
             flying = micro_batches_in_flight(problem.shape.pp, 1, problem.num_microbatches[pool])[:, 0]
             add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying)
     step = _add_objective(stages, problem, unit)
+    if problem.rule is not None:
+        # Without chunks every rank has a slot of its own.
+        stages.model.add(sum(stages.layers[: problem.rule.ranks]) != problem.rule.layers)
     if most is not None:
         stages.model.add(step <= most)
     solver = solved_model(stages.model, until)
@@ -165,7 +181,7 @@ def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any
     most = TIME_UNITS << 20
     pace, end = model.new_int_var(0, most, "pace"), model.new_int_var(-most, most, "end_of_step")
     bubble = round(BUBBLE_PARTS * costs.rates[0].bubble)
-    pieces = [end_of_step_pieces(rates) for rates in problem.one]
+    pieces = [highest(end_of_step_pieces(rates)) for rates in problem.one]
     for number, line in enumerate(_lines(problem)):
         slowest = model.new_int_var(0, most, "slowest")
         busy = []
@@ -183,3 +199,15 @@ def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any
     step = pace + BUBBLE_PARTS * end
     model.minimize(step * (layers + 1) + sum(stages.recomputed))
     return step
+
+
+def highest(pieces: list[tuple[PerLayer, Array]]) -> list[tuple[PerLayer, Array]]:
+    """Those that no other exceeds in every coefficient: of numbers of layers only they can be the maximum."""
+    flat = [np.concatenate([of.kinds, [of.first, of.last], again]) for of, again in pieces]
+    kept: list[int] = []
+    for index, mine in enumerate(flat):
+        others = [(at, of) for at, of in enumerate(flat) if at != index and (of >= mine).all()]
+        # Of equal ones the first stays.
+        if not any(at < index or (of > mine).any() for at, of in others):
+            kept.append(index)
+    return [pieces[index] for index in kept]

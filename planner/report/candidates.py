@@ -83,6 +83,8 @@ class Found:
     candidates: tuple[Candidate, ...]
     complete: bool
     """Nothing else could be chosen; else the time ran out before that was known."""
+    unproven: tuple[str, ...] = ()
+    """GPUs of which there may be other plans."""
 
 
 def row_of(instance: Instance, pool: int, d: Decisions) -> Candidates:
@@ -124,22 +126,24 @@ def candidates(
     Out of time, plans with the plain stage split stand in for what has not been solved.
     """
     known = [candidate(instance, pool_of(instance, plan), plan) for plan in described]
-    found, complete = list(known), True
+    found, unproven = list(known), dict[str, None]()
     for wider in WIDER:
         for pool in range(len(instance.pools)):
-            progress(f"plans of {instance.pools[pool].gpu.name} beyond the limits")
+            name = instance.pools[pool].gpu.name
+            progress(f"plans of {name} beyond the limits")
             more, done = of_pool(instance, pool, known, wider, until)
             found += more
-            complete &= done
+            unproven |= {} if done else {name: None}
         if found:
             break
-    return Found(tuple(distinct(found)), complete)
+    return Found(tuple(distinct(found)), not unproven, tuple(unproven))
 
 
 def known_already(instance: Instance, described: Sequence[Described], held: Explored) -> Found:
     """`candidates`, from what a solution file holds of them."""
     found = [candidate(instance, pool_of(instance, plan), plan) for plan in (*described, *held.plans)]
-    return Found(tuple(distinct(found)), held.complete)
+    names = dict.fromkeys(pool.gpu.name for pool in instance.pools)
+    return Found(tuple(distinct(found)), held.complete, () if held.complete else tuple(names))
 
 
 def of_pool(

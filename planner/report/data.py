@@ -18,8 +18,8 @@ from planner.resolve import instance_of
 from planner.solution import Explored, Plan, Solution, Swing
 from planner.validate import violations
 
-SEARCH = 10.0
-"""Seconds that the search for alternatives may take unless told otherwise."""
+SEARCH = 1.8
+"""Seconds that looking for alternatives may take unless told otherwise: with start and page, less than 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class ReportData:
     passes: tuple[Pass, ...]
     found: Found
     swings: tuple[Swing, ...]
+    left_out: tuple[str, ...]
+    """Of what the swings are about, what nobody knows as the time ran out."""
     stale: str
     """Why nothing beside the solution's own figures is shown; empty where all is."""
 
@@ -93,9 +95,9 @@ def report_data(
     ranks = None if wrong else ranks_of(problem, instance, solution)
     nothing, told = Found((), False), passes(ranks)
     if not wrong and alternatives and any(plan.decisions.mixed for plan in solution.plans):
-        return ReportData(solution, problem, instance, ranks, told, nothing, (), TOGETHER)
+        return ReportData(solution, problem, instance, ranks, told, nothing, (), (), TOGETHER)
     if wrong or not alternatives:
-        return ReportData(solution, problem, instance, ranks, told, nothing, (), outdated(wrong))
+        return ReportData(solution, problem, instance, ranks, told, nothing, (), (), outdated(wrong))
     held = explored_plans(problem, solution)
     found = (
         candidates(instance, described, until, progress)
@@ -105,12 +107,13 @@ def report_data(
     best = choose(instance, found.candidates, Setting.of(instance))
     if solution.status != "feasible" and best != (0 if solution.plans else None):
         wrong = ["another plan is better now"]
-        return ReportData(solution, problem, instance, ranks, told, nothing, (), outdated(wrong))
+        return ReportData(solution, problem, instance, ranks, told, nothing, (), (), outdated(wrong))
     swings: tuple[Swing, ...] = () if held is None else held.swings
+    left_out: tuple[str, ...] = ()
     if solution.plans and held is None:
         progress("asking what 10 % more or less would change")
-        swings = sensitivity(problem, instance, found.candidates, until)
-    return ReportData(solution, problem, instance, ranks, told, found, swings, "")
+        swings, left_out = sensitivity(problem, instance, found.candidates, until)
+    return ReportData(solution, problem, instance, ranks, told, found, swings, left_out, "")
 
 
 def explored_plans(problem: Problem, solution: Solution) -> Explored | None:

@@ -101,7 +101,8 @@
       const reported = best === data.reported;
       const known = !one.exact ? "Its stages are a plain split; solve again for the exact plan."
         : data.complete ? "The exact plan, and the best there is." : "An exact plan; others may be better, solve again to be sure.";
-      show("status", (reported ? "The reported plan." : known) + (moved.length ? difference(of) : ""));
+      const open = moved.length && !data.complete ? " Others may be better here, solve again to be sure." : "";
+      show("status", (reported ? `The reported plan.${open}` : known) + (moved.length ? difference(of) : ""));
     }
     show("command", moved.length ? `planner solve problem.yaml ${moved.join(" ")}` : "");
     box.dataset.chosen = best === null ? "none" : String(best);

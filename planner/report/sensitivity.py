@@ -24,6 +24,7 @@ from planner.problem import Problem
 from planner.report.candidates import Candidate, row_of
 from planner.report.choice import Setting, choose
 from planner.search import Effort, Plan, Table, best, goal_of
+from planner.search.stricter import stricter
 from planner.solution import Decisions, End, Swing
 from planner.space.recompute import recompute_families
 from planner.stages import StagePlan
@@ -60,19 +61,21 @@ def nothing(to: str) -> End:
 
 def sensitivity(
     problem: Problem, instance: Instance, candidates: tuple[Candidate, ...], until: float | None = None
-) -> tuple[Swing, ...]:
-    """Every quantity that moves anything; those that move the answer most come first.
+) -> tuple[tuple[Swing, ...], tuple[str, ...]]:
+    """Every quantity that moves anything, those that move the answer most first; and what was not asked.
 
-    What would have to be solved again after `until` (of time.monotonic) is left out.
+    That is what would have to be solved again after `until` (of time.monotonic).
     """
     scene = Scene(problem, instance, candidates)
     if choose(instance, candidates, Setting.of(instance)) is None:
-        return ()
-    found = [*prices(scene), *limits(scene), *lengths(scene), *hardware(scene, until)]
+        return (), ()
+    solved_again = list(hardware(scene, until))
+    left_out = [name for name in changes_of(scene) if name not in {swing.name for swing in solved_again}]
+    found = [*prices(scene), *limits(scene), *lengths(scene), *solved_again]
     usual = scene.end("", Setting.of(instance))
     moved = [swing for swing in found if any(differs(usual, end) for end in (swing.low, swing.high))]
     first = "days" if instance.objective[0][0] == "time" else "dollars"
-    return tuple(sorted(moved, key=lambda swing: -width(swing, first)))
+    return tuple(sorted(moved, key=lambda swing: -width(swing, first))), tuple(left_out)
 
 
 def differs(usual: End, end: End) -> bool:
@@ -149,23 +152,32 @@ def length(instance: Instance, one: Candidate, step: float) -> float:
     return float(economy.seconds(np.array([step]))[0])
 
 
-def hardware(scene: Scene, until: float | None) -> Iterator[Swing]:
-    """Memory, and bandwidths where time comes from the cost model: the problem solved again."""
-    instance, nodes = scene.instance, max(one.plan.decisions.nodes for one in scene.candidates)
+def changes_of(scene: Scene) -> dict[str, Callable[[Pool, float], Pool]]:
+    """Memory, and bandwidths where time comes from the cost model."""
     changes: dict[str, Callable[[Pool, float], Pool]] = {"GPU memory": with_memory}
-    if instance.assume_mfu is None:
+    if scene.instance.assume_mfu is None:
         changes["NVLink bandwidth"] = partial(with_link, "nvlink")
-        if nodes > 1:
+        if max(one.plan.decisions.nodes for one in scene.candidates) > 1:
             changes["network bandwidth"] = partial(with_link, "nic")
-    for name, change in changes.items():
+    return changes
+
+
+def hardware(scene: Scene, until: float | None) -> Iterator[Swing]:
+    """What other hardware changes, as far as there is time: the problem solved again."""
+    instance, roomiest = scene.instance, None
+    for name, change in changes_of(scene).items():
         ends = []
-        for factor in (1 - CHANGE, 1 + CHANGE):
+        # With more memory first: what has no room there has none on any of the others.
+        for factor in (1 + CHANGE, 1 - CHANGE):
             pools = tuple(change(pool, factor) for pool in instance.pools)
-            found = solved(scene, replace(instance, pools=pools), until)
+            other = replace(instance, pools=pools)
+            table = table_of(other) if roomiest is None else stricter(roomiest, other, goal_of(other))
+            roomiest = table if roomiest is None else roomiest
+            found = solved(scene, table, until)
             if found is None:
                 return
             ends.append(found.model_copy(update={"to": f"{factor - 1:+.0%}"}))
-        yield Swing(name=name, low=ends[0], high=ends[1], how="solved again")
+        yield Swing(name=name, low=ends[1], high=ends[0], how="solved again")
 
 
 def with_link(field: str, pool: Pool, factor: float) -> Pool:
@@ -179,10 +191,14 @@ def with_memory(pool: Pool, factor: float) -> Pool:
     return replace(pool, gpu=pool.gpu.model_copy(update={"memory": memory}))
 
 
-def solved(scene: Scene, other: Instance, until: float | None) -> End | None:
+def table_of(instance: Instance) -> Table:
+    """A search of which nothing is known."""
+    return Table.of(instance, goal_of(instance), recompute_families(instance))
+
+
+def solved(scene: Scene, table: Table, until: float | None) -> End | None:
     """What is chosen on other hardware; None where the time is over."""
-    effort = Effort(until=until)
-    table = Table.of(other, goal_of(other), recompute_families(other))
+    effort, other = Effort(until=until), table.instance
     plan = best(table, None, effort, reach_on(scene, other))
     if effort.out_of_time:
         return None

@@ -73,6 +73,10 @@ class RunFacts(BaseModel):
     """Dispatch and combine run behind the compute of another micro-batch."""
     tp_overlap: bool | None = None
     """Tensor-parallel collectives run behind GEMMs (user buffers, async TP)."""
+    dp_overlap: bool | None = None
+    """Gradients are reduced and weights gathered behind compute."""
+    pp_overlap: bool | None = None
+    """Transfers between interleaved stages run behind compute."""
     permute_fusion: bool | None = None
     pp_layout: str | None = None
     """Megatron-Core's layout: `Et*4|(t*4|)*14tmL`."""

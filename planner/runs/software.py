@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from costmodel.architecture import Architecture
+from costmodel.overlap import KINDS, without_overlap
 from costmodel.schedules import OVERLAPPED, bubble_left
 from costmodel.stack import Stack, load_stack
 from hardware.accelerator import Accelerator
@@ -84,7 +85,8 @@ def stack_of(facts: RunFacts, architecture: Architecture, gpu: Accelerator) -> t
     profile, warnings = profile_of(facts, architecture, gpu)
     own, more = own_settings(facts, architecture, load_stack(profile), gpu)
     own |= known_fields(load_stack(profile), facts.profile_settings or {})
-    return _changed(profile, tuple(sorted(own.items()))), warnings + more
+    off = tuple(kind for kind in KINDS if getattr(facts, f"{kind}_overlap") is False)
+    return _changed(profile, tuple(sorted(own.items())), off), warnings + more
 
 
 def own_settings(
@@ -99,8 +101,6 @@ def own_settings(
             warnings.append(f"sequence_parallel: not given; {state}, as {stack.name} has it")
         else:
             own["tensor_parallel.sequence_parallel"] = facts.sequence_parallel
-    if facts.tp_overlap is False:
-        own["tensor_parallel.exposed"] = 1.0
     if facts.cuda_graphs is not None:
         own["host.graphs"] = facts.cuda_graphs
     if facts.flash_attention is False:
@@ -176,8 +176,8 @@ def known_fields(stack: Stack, settings: Overrides) -> Overrides:
 
 
 @cache
-def _changed(profile: str, own: tuple[tuple[str, Any], ...]) -> Stack:
-    return changed(load_stack(profile), dict(own))
+def _changed(profile: str, own: tuple[tuple[str, Any], ...], off: tuple[str, ...]) -> Stack:
+    return without_overlap(changed(load_stack(profile), dict(own)), **dict.fromkeys(off, True))
 
 
 def changed(stack: Stack, own: Overrides) -> Stack:

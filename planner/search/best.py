@@ -22,6 +22,7 @@ from planner.search.goal import Effort, Mask, OutOfTime
 from planner.search.rows import Plan, plain_plan
 from planner.search.table import GroupTable, RowTable, Table
 from planner.space.columns import Candidates, LayerKeys, values_of
+from planner.space.recompute import ALL, HIDDEN_SELECTIVE, SELECTIVE, VARIANTS
 
 Array = NDArray[Any]
 Keys = tuple[Array, ...]
@@ -104,6 +105,8 @@ class Choices:
         worst = [np.inf if of is None else float(of[0][0]) * (1 + 1e-9) for of in self.incumbents]
         return np.asarray((self._asked(rows) & (value <= np.array(worst)[:, None])).any(axis=0))
 
+    promising = None
+
     def front(
         self, part: GroupTable | RowTable, index: Array, ceiling: float, sizes: tuple[int, ...]
     ) -> list[Array]:
@@ -160,7 +163,7 @@ class Choices:
         """The best rows of each question that is not answered yet; a single question's by CP-SAT."""
         table, found = self.table, []
         keys = table.goal.keys(table.rows.economy.take(index), table.rows.bound[index])
-        order = np.lexsort((~table.rows.exact[index], economics.ranks(keys)))
+        order = np.lexsort((~table.rows.exact[index], plainness(table, index), economics.ranks(keys)))
         allowed = self._of(table.rows)[:, index]
         for question in range(len(self.masks)):
             mine = index[order[allowed[question][order]]]
@@ -183,9 +186,9 @@ class Choices:
         every = np.arange(len(table.rows))
         index = self.front(table.rows, every, np.inf, (CHOICE,))[1]
         economy, step = table.rows.economy.take(index), table.rows.bound[index]
-        # An exact row goes before bounds that only equal it.
+        # An exact row goes before bounds that only equal it, unless these are plainer plans.
         rank = economics.ranks(table.goal.keys(economy, step))
-        order = np.lexsort((~table.rows.exact[index], rank))
+        order = np.lexsort((~table.rows.exact[index], plainness(table, index), rank))
         columns = columns_of(table.rows.rows.take(index[order]), economy.take(order), step[order])
         choice = choose(columns, limits_of(table.goal.limits))
         assert choice.index is not None, "rows within the limits, and CP-SAT chooses none"
@@ -252,7 +255,7 @@ class Choices:
             return 0.0
         value = float(of[0][0])
         keys, pipelines = table.least_of_keys(), table.least_of_pipelines()
-        unlisted = keys.within & ~table.listed & self.wanted(table.book.keys, keys.value)
+        unlisted = keys.within & ~table.listed.all(axis=0) & self.wanted(table.book.keys, keys.value)
         unopened = pipelines.within & ~table.pipelines.finished
         unopened &= self.wanted(table.pipelines.rows, pipelines.value)
         beyond = np.maximum(pipelines.value, table.pipelines.opened)[unopened]
@@ -273,6 +276,13 @@ class Choices:
                 row = rows.rows.take(np.array([index]))
                 again = bool(rows.plain_recomputes[index])
                 self.plans[question] = plain_plan(self.table.book, row, again)
+
+
+def plainness(table: Table, index: Array) -> Array:
+    """The plainer of rows that are equally good: none recomputes modules for nothing, nor interleaves."""
+    rows = table.rows.rows.take(index)
+    again = np.isin(rows.family, (ALL, SELECTIVE, HIDDEN_SELECTIVE))
+    return (again * VARIANTS + rows.hidden) * rows.vpp.max(initial=1) + rows.vpp
 
 
 def reached(table: Table, value: float) -> Keys | None:

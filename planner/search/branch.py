@@ -15,7 +15,7 @@ from planner.keybook import one_microbatch_count
 from planner.required import longest_step
 from planner.search.goal import Effort
 from planner.search.rows import Plan, next_fewer_microbatches
-from planner.search.table import LOOSE, UNIFORM, GroupTable, RowTable, Table
+from planner.search.table import LOOSE, UNIFORM, GroupTable, Promising, RowTable, Table
 from planner.space.columns import Candidates, LayerKeys
 
 Array = NDArray[Any]
@@ -35,6 +35,11 @@ class Target(Protocol):
 
     def wanted(self, rows: LayerKeys, value: Array) -> Array:
         """Which layer keys or pipelines may hold a part of the answer, by a bound on the goal's first key."""
+        ...
+
+    @property
+    def promising(self) -> Promising | None:
+        """Which layouts may be part of the answer, where that is no question of the goal's value."""
         ...
 
     def front(
@@ -71,6 +76,7 @@ def run(table: Table, target: Target, effort: Effort) -> None:
     """Searches until the target has its answer. Raises OutOfTime."""
     ceiling, complete = -np.inf, False
     while not complete:
+        effort.check()
         higher = target.ceiling(ceiling)
         if higher is None:
             return
@@ -82,10 +88,12 @@ def run(table: Table, target: Target, effort: Effort) -> None:
 
 def open_to(table: Table, target: Target, ceiling: float) -> bool:
     """Writes down all layouts up to a ceiling that may be part of the answer; False if others are beyond."""
-    keys = table.least_of_keys()
-    wanted = keys.within & target.wanted(table.book.keys, keys.value)
-    table.list_pipelines(np.flatnonzero(wanted & (keys.value <= ceiling)))
-    complete = not (wanted & (keys.value > ceiling)).any()
+    complete = True
+    for filled in (1, 0):
+        keys = table.least_of_keys(filled == 1)
+        wanted = keys.within & target.wanted(table.book.keys, keys.value)
+        table.list_pipelines(np.flatnonzero(wanted & (keys.value <= ceiling)), (filled,), roomy=True)
+        complete &= not (wanted & (keys.value > ceiling)).any()
     for know_memory in (True, False):
         least = table.least_of_pipelines()
         # What fits no memory takes forever.
@@ -95,7 +103,7 @@ def open_to(table: Table, target: Target, ceiling: float) -> bool:
             unknown = index[~table.pipelines.known[index]]
             table.pipelines.fit(table.book, unknown, table.layouts)
         else:
-            table.open(index, ceiling)
+            table.open(index, ceiling, target.promising)
             finished = table.pipelines.finished | (np.isinf(table.pipelines.slowest))
             complete &= bool(finished[np.flatnonzero(wanted)].all())
     return complete

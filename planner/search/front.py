@@ -15,7 +15,7 @@ from planner.search.best import best
 from planner.search.branch import run
 from planner.search.goal import Effort, OutOfTime, goal_of
 from planner.search.rows import Plan
-from planner.search.table import GroupTable, RowTable, Table
+from planner.search.table import GroupTable, Promising, RowTable, Table
 from planner.space.columns import LayerKeys
 from planner.space.recompute import recompute_families
 
@@ -56,8 +56,19 @@ def frontier(
     goal = goal_of(weighed, limits, "time")
     table = Table.of(weighed, goal, families) if table is None else table.again(goal)
     target = Front(table, ends, axis)
+    between(table, target, ends)
     search(table, target, effort)
     return target.plans(), table
+
+
+def between(table: Table, target: Front, ends: list[Plan]) -> None:
+    """Prices the plain splits of the ends' pipelines with any replicas: near all that is between them."""
+    index = np.unique([plan.of("pipeline") for plan in ends]).astype(np.int64)
+    table.open(index, np.inf, target.promising)
+    table.expand(np.arange(len(table.groups)))
+    rows = np.arange(len(table.rows))
+    table.look_at_plain(rows)
+    target.achieved(rows)
 
 
 def search(table: Table, target: Front, effort: Effort) -> None:
@@ -110,6 +121,17 @@ class Front:
         """All that is within the limits: the goal's value says nothing of dominance."""
         return np.ones(len(rows), dtype=bool)
 
+    @property
+    def promising(self) -> Promising | None:
+        """Layouts that no achieved plan dominates; a third axis would have to be bounded as well."""
+        return self._undominated if self.axis is None else None
+
+    def _undominated(self, seconds: Array, dollars: Array) -> NDArray[np.bool_]:
+        return self._open(np.stack([seconds, dollars], axis=-1))
+
+    def _open(self, of: Array) -> NDArray[np.bool_]:
+        return ~dominated(of, list(self.exact), 1 + SAME) & ~dominated(of, self.plain, 1 - 100 * SAME)
+
     def _figures(self, part: GroupTable | RowTable, index: Ints, step: Array) -> Array:
         return measured(part.economy.take(index), step, self.axis)
 
@@ -123,7 +145,7 @@ class Front:
             alive &= ~part.exact[index]
         index = index[alive]
         of = self._figures(part, index, bound[alive])
-        kept = ~dominated(of, list(self.exact), 1 + SAME) & ~dominated(of, self.plain, 1 - 100 * SAME)
+        kept = self._open(of)
         index, of = index[kept], of[kept]
         kind = part.rows.num_gpus[index] * len(self.table.instance.pools) + part.rows.pool[index]
         order = np.lexsort((of[:, 1], of[:, 0], place_in_class(kind, of[:, 0])))

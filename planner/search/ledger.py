@@ -40,11 +40,14 @@ class Ledger:
         least, rejected = table.least_of_keys(), dict(table.outside)
         _count(rejected, "deadline", few.sum())
         # Pipelines of keys that are listed are counted one by one.
-        left = ~table.listed[some]
+        left = ~table.listed[1, some]
         for limit, over in ({"budget": least.dear} | least.beyond).items():
             _count(rejected, limit, (valid - few)[left & over[some]].sum())
             left &= ~over[some]
-        _pipelines(table, counter, recompute, rejected)
+        apart = some[table.listed[1, some] & ~table.listed[0, some]]
+        waiting = np.subtract(*counter.keys(keys.take(apart), table.at_least[apart], filled=0)).sum()
+        every = int((valid - few)[table.listed[1, some]].sum() - waiting)
+        _pipelines(table, counter, recompute, rejected, every)
         bounded, groups = 0, table.groups
         for part, of in ((groups, ~groups.expanded), (table.rows, ~table.rows.exact)):
             bounded += _tight(table, part, np.flatnonzero(of & (part.level > LOOSE)), rejected)
@@ -59,10 +62,18 @@ def _count(rejected: dict[str, int], limit: str, number: int) -> None:
         rejected[limit] = rejected.get(limit, 0) + int(number)
 
 
-def _pipelines(table: Table, counter: Counter, recompute: tuple[int, ...], rejected: dict[str, int]) -> None:
-    """Pipelines that were never opened to layouts because nothing of theirs is within the limits."""
+def _pipelines(
+    table: Table, counter: Counter, recompute: tuple[int, ...], rejected: dict[str, int], every: int
+) -> None:
+    """Pipelines that were never opened to layouts because nothing of theirs is within the limits.
+
+    Of `every` candidate of what is listed of the keys, what is not listed itself has no room.
+    """
     part, least = table.pipelines, table.least_of_pipelines()
-    closed = np.isneginf(part.opened) & np.isin(part.rows.family, recompute)
+    mine = np.isin(part.rows.family, recompute)
+    listed = part.rows.take(np.flatnonzero(mine))
+    _count(rejected, "memory", every - counter.pipelines(listed, table.at_least[listed.key]).sum())
+    closed = np.isneginf(part.opened) & mine
     full = np.isinf(part.slowest)
     broken = {"memory": full, "deadline": least.late, "budget": least.dear} | least.beyond
     index = np.flatnonzero(closed & np.logical_or.reduce(list(broken.values())))

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.memory.layer_memory import on_stages
 from costmodel.memory.overhead import fixed_bytes
-from costmodel.memory.states import state_bytes
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import recomputes, within_memory
 from planner.bound.compute import slowest_bound
-from planner.bound.fit import may_fit
+from planner.bound.quick import whole_model
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
+from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
+from planner.search.roomy import may_have_room
 from planner.search.rows import memory_limit
-from planner.space.columns import FULL, Groups, Pipelines, families, values_of
+from planner.space.columns import FULL, NODE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
-from planner.space.recompute import ALL, HIDDEN, OPEN, PLAIN, stage_recompute
+from planner.space.recompute import ALL, HIDDEN, OPEN, stage_recompute
 
 Array = NDArray[Any]
 HALVINGS = 5
@@ -48,65 +50,97 @@ class PipelineTable:
     """Least GPU-seconds a token."""
     known: Array
     """Whether these know memory."""
+    by_node: Array
+    """`slowest` of layouts whose states are shared within nodes; nan until it is asked for."""
     opened: Array
     """The goal's first sort key up to which layouts are written down; -inf before the first time."""
     finished: Array
     """Whether there are no layouts beyond that."""
 
     @classmethod
-    def of(cls, book: KeyBook, keys: Array, layouts: Places) -> PipelineTable:
-        """All pipelines of some layer keys."""
-        instance, of = book.instance, book.keys.take(keys)
-        at, parts = [], []
-        for (pool, ranks), layout in layouts.items():
-            mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks))
-            if not len(mine):
-                continue
-            # All pipelines of more than one stage have the same ZeRO stages.
-            precision = instance.pools[pool].precision
-            alone, more = (pipeline_zero_stages(instance, precision, ranks, pp) for pp in (1, 2))
-            values = [
-                (pp, zero, filled)
-                for pp in values_of(layout.pp)
-                for zero in (alone if pp == 1 else more)
-                for filled in ((1,) if pp == 1 else (1, 0))
-            ]
-            at.append(np.repeat(mine, len(values)))
-            parts.append(np.tile(np.array(values, dtype=np.int64).reshape(-1, 3), (len(mine), 1)))
-        index = np.concatenate([np.empty(0, dtype=np.int64), *at])
-        each = np.concatenate([np.empty((0, 3), dtype=np.int64), *parts])
-        # Hidden traffic needs virtual stages, and those a pipeline that fills.
-        some = np.flatnonzero((each[:, 2] == 1) | ~of.hidden[index])
-        index, (pp, zero, filled) = index[some], each[some].T
-        columns = of.take(index)
-        rows = Pipelines(
-            **{f.name: getattr(columns, f.name) for f in fields(columns)},
-            key=keys[index],
-            pp=pp,
-            zero=zero,
-            filled=filled,
-        )
-        # Where the experts' traffic is hidden pipelines are interleaved.
-        chunks = np.where(rows.hidden & (pp > 1), 2, 1)
-        slowest = slowest_bound(book.least.take(rows.key), layer_mix(instance), pp, chunks)
+    def of(
+        cls,
+        book: KeyBook,
+        keys: Array,
+        layouts: Places,
+        filled: tuple[int, ...] = (0, 1),
+        roomy: bool = False,
+    ) -> PipelineTable:
+        """Pipelines of layer keys that fill or do not; all, or if `roomy` those that may fit memory."""
+        return cls.of_rows(book, pipelines_of(book, keys, layouts, filled, roomy))
+
+    @classmethod
+    def of_rows(cls, book: KeyBook, rows: Pipelines) -> PipelineTable:
+        """Pipelines that are written down, of which nothing is known but what their layers cost."""
+        chunks = chunks_at_least(rows)
+        slowest = slowest_bound(book.least.take(rows.key), layer_mix(book.instance), rows.pp, chunks)
         no, extra = np.zeros(len(rows), dtype=bool), np.zeros(len(rows))
-        each = gpu_seconds(book, rows, slowest, extra)
-        return cls(rows, slowest, extra, each, no, np.full(len(rows), -np.inf), no.copy())
+        each, never = gpu_seconds(book, rows, slowest, extra), np.full(len(rows), np.nan)
+        return cls(rows, slowest, extra, each, no, never, np.full(len(rows), -np.inf), no.copy())
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def fit(self, book: KeyBook, index: Array, layouts: Places) -> None:
         """Finds what memory leaves of pipelines."""
-        index = index[np.argsort(self.rows.pp[index], kind="stable")]
-        for pool, family, variant, of in families(self.rows.take(index)):
-            for some in np.split(index[of], range(ROWS, len(of), ROWS)):
-                rows = self.rows.take(some)
-                slowest, extra = _within_memory(book, rows, (pool, family, variant), layouts)
-                self.slowest[some] = np.maximum(self.slowest[some], slowest)
-                self.extra[some] = extra
-                self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
+        for family, some in self._blocks(index):
+            rows = self.rows.take(some)
+            slowest, extra = _within_memory(book, rows, family, layouts)
+            self.slowest[some] = np.maximum(self.slowest[some], slowest)
+            self.extra[some] = extra
+            self.gpu_seconds[some] = gpu_seconds(book, rows, self.slowest[some], extra)
         self.known[index] = True
+
+    def fit_by_node(self, book: KeyBook, index: Array, layouts: Places) -> None:
+        """Finds what memory leaves of their layouts whose states are shared within nodes."""
+        for family, some in self._blocks(index[np.isnan(self.by_node[index])]):
+            rows = self.rows.take(some)
+            self.by_node[some], _ = _within_memory(book, rows, family, layouts, NODE)
+
+    def _blocks(self, index: Array) -> Iterator[tuple[int, Array]]:
+        """Pipelines that are priced together, ascending in pp: recompute family, indices."""
+        index = index[np.argsort(self.rows.pp[index], kind="stable")]
+        for _, family, of in families(self.rows.take(index)):
+            for some in np.split(index[of], range(ROWS, len(of), ROWS)):
+                yield family, some
+
+
+def pipelines_of(
+    book: KeyBook, keys: Array, layouts: Places, filled: tuple[int, ...], roomy: bool
+) -> Pipelines:
+    """Rows of `PipelineTable.of`."""
+    of, at, parts = book.keys.take(keys), [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
+    for ((pool, ranks), layout), hidden in product(layouts.items(), (False, True)):
+        mine = np.flatnonzero((of.pool == pool) & (of.tp * of.cp == ranks) & (of.hidden == hidden))
+        values = _values(book.instance, pool, ranks, values_of(layout.pp), filled, hidden)
+        if not len(mine) or not len(values):
+            continue
+        some = np.ones((len(mine), len(values)), dtype=bool)
+        key, value = np.nonzero(may_have_room(book, keys[mine], layout, values) if roomy else some)
+        at.append(mine[key])
+        parts.append(values[value])
+    index, (pp, zero, fills) = np.concatenate(at), np.concatenate(parts).T
+    columns = of.take(index)
+    named = {f.name: getattr(columns, f.name) for f in fields(columns)}
+    return Pipelines(**named, key=keys[index], pp=pp, zero=zero, filled=fills)
+
+
+def _values(
+    instance: Instance, pool: int, ranks: int, pps: list[int], filled: tuple[int, ...], hidden: bool
+) -> Array:
+    """(values, 3) pp, ZeRO stage and whether it fills, of the pipelines of a layer key."""
+    # All pipelines of more than one stage have the same ZeRO stages.
+    precision = instance.pools[pool].precision
+    alone, more = (pipeline_zero_stages(instance, precision, ranks, pp, hidden=hidden) for pp in (1, 2))
+    values = [
+        (pp, zero, fills)
+        for pp in pps
+        for zero in (alone if pp == 1 else more)
+        for fills in filled
+        # Hidden traffic needs virtual stages, and those a pipeline that fills.
+        if fills or (pp > 1 and not hidden)
+    ]
+    return np.array(values, dtype=np.int64).reshape(-1, 3)
 
 
 def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) -> Array:
@@ -130,10 +164,10 @@ def _blocks(pp: Array) -> list[int]:
     return cuts
 
 
-def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Groups, Array]:
-    """Each pipeline with the layout that leaves most memory, and its fewest replicas.
+def roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -> tuple[Groups, Array]:
+    """Each pipeline with the layout of a ZeRO scope that leaves most memory, and its fewest replicas.
 
-    Most memory is left with most replicas, among all of which states are shared.
+    Most memory is left with most replicas.
     """
     most, least = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     pool, ranks = int(rows.pool[0]), rows.tp * rows.cp
@@ -144,102 +178,105 @@ def _roomiest(instance: Instance, rows: Pipelines, layouts: Places) -> tuple[Gro
     # A replica takes at least a micro-batch, so that no layout has more of them than the batch allows.
     most = np.maximum(np.minimum(most, instance.max_batch // rows.micro_batch), least)
     # Where there are too few ranks for the experts there is no layout; as many as they need have a price.
-    most = np.maximum(most, -(-(rows.ep * rows.etp) // ranks))
+    enough = -(-(rows.ep * rows.etp) // ranks)
+    most = np.maximum(most, enough)
     fewest = np.maximum(microbatch_range_filled(instance, rows, most)[0], 1)
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-    shared = {"dp": most, "zero_scope": np.full(len(rows), FULL)}
+    # Where nothing is shared, some stacks keep less of a single replica.
+    dp = np.where(rows.zero > 0, most, np.maximum(least, enough))
+    shared = {"dp": dp, "zero_scope": np.full(len(rows), scope)}
     return Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest), least
 
 
 def _within_memory(
-    book: KeyBook, rows: Pipelines, of: tuple[int, int, int], layouts: Places
+    book: KeyBook, rows: Pipelines, family: int, layouts: Places, scope: int = FULL
 ) -> tuple[Array, Array]:
     """bound.within_memory of pipelines of one pool and family, whatever their replicas.
 
-    States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out. Of a
-    family that leaves its variant open it is the least of all its variants.
+    FULL is least for both scopes: all ranks together need no more memory for states than those of a node.
+    States shrink and fewer micro-batches are in flight as replicas are added; traffic is left out. Where
+    their variant is open it is the least of all variants.
     """
-    (pool, family, variant), instance = of, book.instance
-    groups, least = _roomiest(instance, rows, layouts)
-    several = [variant] if variant != OPEN else book.open_variants(pool, family)
-    rates = book.rates(groups, pool, several[0], vpp=1)
-    fixed = fixed_bytes(run_of_rows(instance, pool, several[0], replace(groups, dp=least), vpp=1))
-    rates = replace(rates, fixed_bytes=fixed, states=_least_states(book, rates, groups, least))
-    open_rows = _may_fit(book, rates, groups, pool, family, several, memory_limit(instance, pool))
+    groups, fewest = roomiest(book.instance, rows, layouts, scope)
     slowest, extra = np.full(len(rows), np.inf), np.zeros(len(rows))
-    for each in several:
-        at = _worth_a_look(book, groups, slowest, open_rows, (pool, each)) if variant == OPEN else open_rows
-        own = _of_variant(book, gather(rates, at), groups.take(at), pool, each)
-        for some in np.split(np.arange(len(at)), _blocks(groups.pp[at])) if len(at) else ():
-            found = _least_in_time(book, gather(own, some), groups.take(at[some]), pool, family)
-            better = found[0] < slowest[at[some]]
-            slowest[at[some]] = np.where(better, found[0], slowest[at[some]])
-            extra[at[some]] = np.where(better, found[1], extra[at[some]])
+    is_open = bool((rows.variant == OPEN).any())
+    bare, lean = leanest(book, groups, family)
+    rates = _bare_rates(book, bare, fewest)
+    at = np.flatnonzero(may_fit_rates(book, groups, lean(rates), family))
+    if is_open:
+        slowest[at] = _least_of_open(book, groups.take(at), fewest[at], family)
+        return slowest, extra
+    for part in np.split(at, _blocks(groups.pp[at])) if len(at) else ():
+        slowest[part], extra[part] = _in_time(book, gather(rates, part), groups.take(part), family)
     # What a family recomputes in every layer is part of its layer keys' cost.
     return slowest, np.zeros(len(rows)) if family == ALL else extra
 
 
-def _least_states(book: KeyBook, rates: StageRates, groups: Groups, least: Array) -> PerLayer:
-    """Bytes of states with most replicas, or with a single one where that needs smaller gradient buffers."""
-    if book.instance.stack.memory.gradient_bytes_one_replica is None:
-        return rates.states
-    alone = replace(groups, dp=np.where(least == 1, 1, groups.dp))
-    of = state_bytes(run_of_rows(book.instance, int(groups.pool[0]), PLAIN, alone, vpp=1))
-    names = (f.name for f in fields(PerLayer))
-    return PerLayer(*(np.minimum(getattr(rates.states, name), getattr(of, name)) for name in names))
+def _least_of_open(book: KeyBook, groups: Groups, fewest: Array, family: int) -> Array:
+    """The same of rows whose variant is open: (rows,) the slowest rank of the best one."""
+    mix = layer_mix(book.instance)
+
+    def rates_of(copies: Groups, which: Array) -> StageRates:
+        return _bare_rates(book, copies, fewest[which])
+
+    def fits(copies: Groups, which: Array) -> Array:
+        return may_fit_rates(book, copies, rates_of(copies, which), family)
+
+    def quickest(copies: Groups, which: Array) -> Array:
+        return slowest_bound(book.least_of(copies), mix, copies.pp, chunks_at_least(copies))
+
+    def bound(copies: Groups, which: Array) -> Array:
+        found, rates = np.empty(len(copies)), rates_of(copies, which)
+        order = np.argsort(copies.pp, kind="stable")
+        for part in np.split(order, _blocks(copies.pp[order])):
+            found[part] = _in_time(book, gather(rates, part), copies.take(part), family)[0]
+        return found
+
+    return least_of_variants(book, groups, family, fits, quickest, bound)
 
 
-def _may_fit(
-    book: KeyBook,
-    rates: StageRates,
-    groups: Groups,
-    pool: int,
-    family: int,
-    several: list[int],
-    limit: float,
-) -> Array:
-    """Rows that may fit with the leanest of some variants."""
-    if len(several) > 1:
-        kinds = [book.memory(groups, pool, each).kept.kinds for each in several]
-        working = [book.memory(groups, pool, each).working for each in several]
-        kept = replace(rates.kept, kinds=np.minimum.reduce(kinds))
-        rates = replace(rates, kept=kept, working=rates.working - working[0] + np.minimum.reduce(working))
-    mix, recomputes = layer_mix(book.instance), stage_recompute(family) != "none"
-    return np.flatnonzero(may_fit(rates, mix, groups.pp, groups.m_low, limit, recomputes))
+def chunks_at_least(rows: Pipelines) -> Array:
+    """Chunks of a rank at least: where the experts' traffic is hidden pipelines are interleaved."""
+    return np.where(rows.hidden & (rows.pp > 1), 2, 1)
 
 
-def _worth_a_look(
-    book: KeyBook, groups: Groups, slowest: Array, open_rows: Array, of: tuple[int, int]
-) -> Array:
-    """Of some rows, those that need a variant and may be quicker with it than what is known."""
-    least, needed = book.parts[of]
-    place = book.place[groups.key[open_rows]]
-    pp = groups.pp[open_rows]
-    chunks = np.where(groups.hidden[open_rows] & (pp > 1), 2, 1)
-    quickest = slowest_bound(least.take(place), layer_mix(book.instance), pp, chunks)
-    return open_rows[np.flatnonzero(needed[place] & (quickest < slowest[open_rows]))]
-
-
-def _of_variant(book: KeyBook, rates: StageRates, groups: Groups, pool: int, variant: int) -> StageRates:
-    """The rates with a variant's layers.
-
-    Their work is without the traffic of ZeRO 2 and 3, which depends on the replicas.
-    """
+def _bare_rates(book: KeyBook, groups: Groups, fewest: Array) -> StageRates:
+    """Rates of rows whose layouts have `fewest` replicas or more, without the traffic of ZeRO 2 and 3."""
+    rates, pool = book.rates(groups, vpp=1), int(groups.pool[0])
+    run = run_of_rows(book.instance, pool, int(groups.variant[0]), replace(groups, dp=fewest), vpp=1)
     if book.instance.assume_mfu is None:
-        cost = book.cost(groups, pool, variant)
+        cost = book.cost(groups)
         rates = replace(rates, work=PerLayer(cost.total, cost.first, cost.last))
-    layer = on_stages(
-        run_of_rows(book.instance, pool, variant, groups, vpp=1), book.memory(groups, pool, variant)
-    )
-    return replace(rates, kept=layer.kept, checkpoint=layer.checkpoint, working=layer.working)
+    return replace(rates, fixed_bytes=fixed_bytes(run))
 
 
-def _least_in_time(
-    book: KeyBook, rates: StageRates, groups: Groups, pool: int, family: int
-) -> tuple[Array, Array]:
-    """bound.within_memory of rows that may fit, in one schedule that keeps least in flight."""
+def _in_time(book: KeyBook, rates: StageRates, groups: Groups, family: int) -> tuple[Array, Array]:
+    """bound.within_memory of rows that may fit, in a schedule that keeps least in flight."""
     mix, pp, one = layer_mix(book.instance), groups.pp, np.ones_like(groups.pp)
     (case,) = recompute_cases(stage_recompute(family), False, mix.layers, pp, one)
-    limit = memory_limit(book.instance, pool)
+    limit = memory_limit(book.instance, int(groups.pool[0]))
     room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, True, family >= HIDDEN, recomputes([case]))
     return within_memory(rates, room, mix, pp, one, case, HALVINGS)
+
+
+def moving_states(book: KeyBook, pipelines: PipelineTable, index: Array, dp: Array) -> Array:
+    """GPU-seconds a token of pipelines that move sharded weights or gradients among all ranks (ZeRO 2 and 3).
+
+    The traffic only grows with the replicas, of which each pipeline has `dp` or more: its part of a ring's
+    buffer is (n-1)/n, and beyond a node the ring is no quicker.
+    """
+    each, mix = pipelines.gpu_seconds[index], layer_mix(book.instance)
+    # Those with an open variant keep their bound.
+    index_of = np.flatnonzero(pipelines.rows.variant[index] != OPEN)
+    for _, _, part in families(pipelines.rows.take(index[index_of])):
+        of = index_of[part]
+        some = index[of]
+        rows = pipelines.rows.take(some)
+        columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
+        one, shared = np.ones_like(rows.pp), np.full(len(rows), FULL)
+        groups = Groups(**columns, pipeline=some, dp=dp[of], zero_scope=shared, m_low=one, m_high=one)
+        work = book.rates(groups, vpp=1).work
+        slowest = (whole_model(work, mix.totals) + pipelines.extra[some]) / rows.pp
+        slowest = np.maximum(pipelines.slowest[some], slowest)
+        each[of] = gpu_seconds(book, rows, slowest, pipelines.extra[some])
+    return each

@@ -27,14 +27,14 @@ from planner.search.best import best
 from planner.search.goal import Effort, Goal, Mask, goal_of
 from planner.search.memo import Memo
 from planner.search.physics import Counts, counts_of, physics_of, widest
-from planner.search.pipelines import PipelineTable
+from planner.search.pipelines import PipelineTable, pipelines_of
 from planner.search.rows import Plan
 from planner.search.table import Table, places_of
 from planner.search.what_if import WhatIf, columns_of
 from planner.space.columns import Candidates, Groups, Pipelines
 from planner.space.counting import Counter, Places
 from planner.space.layouts import Layouts
-from planner.space.recompute import VARIANTS
+from planner.space.recompute import VARIANTS, family_variants
 from planner.space.totals import LookedUp, Totals
 
 Array = NDArray[Any]
@@ -65,6 +65,8 @@ class Evaluation:
     loose: PipelineTable
     """The same as long as nobody asks what memory leaves of them."""
     totals: Totals | None
+    roomy: Array
+    """Which pipelines a search that knows memory writes down."""
     places: dict[Counts, tuple[Places, Counter, Array]] = field(default_factory=dict)
     searches: list[tuple[Instance, Goal, Plan | None, Table]] = field(default_factory=list)
     """The last ones."""
@@ -81,11 +83,13 @@ class Evaluation:
         """Of an instance with counts that hold those of all what-ifs."""
         book = KeyBook.of(instance, recompute)
         layouts = places_of(instance, book.keys)
-        pipelines = PipelineTable.of(book, np.arange(len(book.keys)), layouts)
+        keys = np.arange(len(book.keys))
+        pipelines = PipelineTable.of(book, keys, layouts)
+        roomy = np.isin(_codes(pipelines.rows), _codes(pipelines_of(book, keys, layouts, (0, 1), roomy=True)))
         copies = {name: of.copy() for name, of in columns_of(pipelines).items()}
         loose = PipelineTable(rows=pipelines.rows, **copies)
         totals = Totals.of(Counter(instance, layouts), book.keys)
-        return cls(book, physics_of(instance), recompute, pipelines, layouts, loose, totals)
+        return cls(book, physics_of(instance), recompute, pipelines, layouts, loose, totals, roomy)
 
     def holds(self, instance: Instance) -> bool:
         """Whether a what-if can be answered from it."""
@@ -189,7 +193,8 @@ class Evaluation:
     @property
     def variants(self) -> tuple[int, ...]:
         """All that candidates may have."""
-        return tuple(sorted({variant for _, variant in self.book.costs}))
+        of = self.book.instance
+        return tuple(sorted({v for family in self.recompute for v in family_variants(of, family)}))
 
     @property
     def identities(self) -> int:
@@ -199,6 +204,11 @@ class Evaluation:
         schedules = (instance.max_batch + 1) * len(ZERO_SCOPES) * (instance.architecture.layers + 1)
         schedules *= len(self.variants)
         return len(self.pipelines) * batches * schedules
+
+
+def _codes(rows: Pipelines) -> Array:
+    """What tells pipelines apart."""
+    return ((rows.key * (1 << 20) + rows.pp) * 4 + rows.zero) * 2 + rows.filled
 
 
 def fewer(layout: Layouts, instance: Instance, pool: int) -> Layouts:

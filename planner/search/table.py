@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from planner.keybook import KeyBook
 from planner.required import fewer_microbatches, longest_step, step_requirement, too_slow
 from planner.running import Running
 from planner.search.goal import Effort, Goal
-from planner.search.pipelines import PipelineTable
+from planner.search.pipelines import PipelineTable, moving_states
 from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
 from planner.search.tight import fitting_variants, group_memory_bound, row_memory_bound
 from planner.space.columns import FULL, NODE, Candidates, Groups, LayerKeys, Pipelines, families
@@ -33,6 +34,8 @@ from planner.space.layouts import (
 from planner.space.recompute import SELECTIVE
 
 Array = NDArray[Any]
+Promising = Callable[[Array, Array], Array]
+"""Which runs may be part of an answer, by the least seconds and dollars that they take."""
 CELLS = 1 << 19
 """Layouts of layer keys that are looked at together."""
 LOOSE, TIGHT, UNIFORM = range(3)
@@ -136,7 +139,7 @@ class Table:
     groups: GroupTable
     rows: RowTable
     listed: Array
-    """By layer key: whether its pipelines are written down."""
+    """(2, keys) whether the pipelines of a layer key are written down that do not fill, and that do."""
     at_least: Array
     """GPUs that the deadline needs at least, by layer key."""
     layouts: Places
@@ -171,12 +174,17 @@ class Table:
             pipelines=pipelines,
             groups=GroupTable.of(book, none, pipelines),
             rows=RowTable.of(book, empty, pipelines),
-            listed=np.zeros(len(book.keys), dtype=bool),
+            listed=np.zeros((2, len(book.keys)), dtype=bool),
             at_least=np.ceil(gpu_seconds / (goal.limits.deadline or np.inf)).astype(np.int64),
             layouts=layouts,
             outside={},
             counter=counter,
         )
+
+    def blank(self) -> Table:
+        """The same search before anything is written down."""
+        none = PipelineTable.of(self.book, np.empty(0, dtype=np.int64), self.layouts)
+        return Table.on(self.book, self.goal, none, self.layouts, self.counter)
 
     def again(self, goal: Goal) -> Table:
         """Another goal's search over the same layer keys, with what is known of their pipelines."""
@@ -221,37 +229,63 @@ class Table:
         beyond |= too_slow(self.instance, self.book.keys.pool[key], gpu_seconds * (1 - 1e-12))
         return Least(seconds, cost, value, late, dear, beyond)
 
-    def least_of_keys(self) -> Least:
-        """What layer keys take at least."""
-        return self.least(np.arange(len(self.book.keys)), self.book.gpu_seconds)
+    def least_of_keys(self, filled: bool = True) -> Least:
+        """What layer keys take at least, or their pipelines that do not fill."""
+        each = self.book.gpu_seconds if filled else self.book.gpu_seconds_unfilled
+        return self.least(np.arange(len(self.book.keys)), each)
 
     def least_of_pipelines(self) -> Least:
         """What pipelines take at least."""
         part = self.pipelines
         state = (len(part), int(part.known.sum()))
         if self.known_least is None or self.known_least[0] != state:
-            of = self.least(part.rows.key, part.gpu_seconds)
+            of = self.least(part.rows.key, self._with_traffic())
             self.known_least = (state, of)
         return self.known_least[1]
 
-    def list_pipelines(self, keys: Array) -> None:
-        """Writes down the pipelines of layer keys."""
-        keys = keys[~self.listed[keys]]
-        if not len(keys):
-            return
-        self.listed[keys] = True
-        self.pipelines = joined(self.pipelines, PipelineTable.of(self.book, keys, self.layouts))
+    def _with_traffic(self) -> Array:
+        """GPU-seconds a token of pipelines, with what ZeRO 2 and 3 move on what the deadline needs."""
+        part = self.pipelines
+        index = np.flatnonzero((part.rows.zero > 1) & part.known & np.isfinite(part.slowest))
+        if self.instance.assume_mfu is not None or not len(index):
+            return part.gpu_seconds
+        self._fit_by_node(index)
+        # Within nodes next to nothing is moved.
+        index = index[np.isinf(part.by_node[index])]
+        rows = part.rows.take(index)
+        ranks = rows.tp * rows.cp
+        fewest = np.maximum(-(-self.at_least[rows.key] // (ranks * rows.pp)), -(-rows.ep * rows.etp // ranks))
+        each = part.gpu_seconds.copy()
+        each[index] = moving_states(self.book, part, index, np.maximum(fewest, 1))
+        return each
 
-    def open(self, index: Array, ceiling: float) -> None:
-        """Writes down the layouts of pipelines up to a ceiling of the goal."""
+    def _fit_by_node(self, index: Array) -> None:
+        """Finds which pipelines have room for states that only the ranks of a node share, if any may."""
+        part = self.pipelines
+        may = self.counter.many.sharing[part.rows.zero[index]] >= BY_NODE
+        part.by_node[index[~may]] = np.inf
+        part.fit_by_node(self.book, index[may], self.layouts)
+
+    def list_pipelines(self, keys: Array, filled: tuple[int, ...] = (0, 1), roomy: bool = False) -> None:
+        """Writes down the pipelines of layer keys; all of them, or if `roomy` those that may fit memory."""
+        for fills in filled:
+            some = keys[~self.listed[fills, keys]]
+            self.listed[fills, some] = True
+            if len(some):
+                more = PipelineTable.of(self.book, some, self.layouts, (fills,), roomy)
+                self.pipelines = joined(self.pipelines, more)
+
+    def open(self, index: Array, ceiling: float, promising: Promising | None = None) -> None:
+        """Writes down the layouts of pipelines up to a ceiling of the goal, or the promising ones of them."""
         table = self.pipelines
         index = index[(table.opened[index] < ceiling) & ~table.finished[index]]
         # Until a layout beyond the ceiling is seen.
         table.finished[index] = True
+        self._fit_by_node(index[table.known[index]])
         parts, (at, dp) = [self.groups.rows.take(slice(0))], self._cells(index)
         for start in range(0, len(at), CELLS):
             some = slice(start, start + CELLS)
-            parts.append(self._layouts_of(at[some], dp[some], ceiling))
+            parts.append(self._layouts_of(at[some], dp[some], ceiling, promising))
         table.opened[index] = ceiling
         rows = with_microbatches(self.instance, Groups.concatenate(parts))
         self.groups = joined(self.groups, GroupTable.of(self.book, rows, table))
@@ -270,18 +304,22 @@ class Table:
             replicas.append(layout.dp[place[enough]])
         return np.concatenate(at), np.concatenate(replicas)
 
-    def _layouts_of(self, at: Array, dp: Array, ceiling: float) -> Groups:
+    def _layouts_of(self, at: Array, dp: Array, ceiling: float, promising: Promising | None) -> Groups:
         """Layouts of some pipelines between what is open and the ceiling."""
         instance, table = self.instance, self.pipelines
+        at, dp = self._near(*self._whole(at, dp), ceiling, promising)
         rows = table.rows.take(at)
         low, high = microbatch_range_filled(instance, rows, dp)
-        valid = (low <= high) & ((rows.tp * rows.cp * dp) % (rows.ep * rows.etp) == 0)
+        valid = low <= high
         everywhere, nodes = self._scopes(rows, dp)
         valid &= everywhere | nodes
         columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
         high = np.maximum(high, 1)
         groups = Groups(**columns, pipeline=at, dp=dp, zero_scope=FULL + 0 * dp, m_low=low, m_high=high)
         first, every = np.isneginf(table.opened[at]), groups
+        full = nodes & np.isinf(table.by_node[at])
+        self._count_outside(groups, valid & first & full, "memory")
+        nodes &= ~full
         groups, step = self._short(groups, self.book.bound(groups, table.slowest[at], table.extra[at]))
         for scoped in (everywhere, nodes):
             self._count_shorter(every.take(valid & first & scoped), groups.take(valid & first & scoped))
@@ -302,6 +340,35 @@ class Table:
         near = groups.take(np.flatnonzero(valid & nodes))
         near = replace(near, zero_scope=np.full(len(near), NODE))
         return Groups.concatenate([groups.take(np.flatnonzero(valid & everywhere)), near])
+
+    def _whole(self, at: Array, dp: Array) -> tuple[Array, Array]:
+        """Layouts whose ranks the groups of experts divide."""
+        rows = self.pipelines.rows
+        whole = np.flatnonzero(((rows.tp * rows.cp)[at] * dp) % (rows.ep * rows.etp)[at] == 0)
+        return at[whole], dp[whole]
+
+    def _near(self, at: Array, dp: Array, ceiling: float, promising: Promising | None) -> tuple[Array, Array]:
+        """Layouts without those that their pipelines' bounds leave out: beyond the ceiling, or not promising.
+
+        What breaks a limit stays, to be counted, unless it is what promises that is asked.
+        """
+        if np.isinf(ceiling) and promising is None:
+            return at, dp
+        table, running, rows = self.pipelines, Running.of(self.instance), self.pipelines.rows
+        num_gpus = (rows.tp * rows.cp * rows.pp)[at] * dp
+        place = running.place(rows.pool[at], num_gpus)
+        scale = self.instance.tokens * (1 - 1e-12) * self.book.stragglers(running.num_gpus)
+        spent = table.gpu_seconds[at]
+        totals: dict[Term, Array] = {
+            term: spent * (each * scale)[place] for term, each in running.per_gpu_second().items()
+        }
+        seconds = totals["time"]
+        late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
+        within = ~(late | dear)
+        far = within & (self.goal.key_bound(totals) > ceiling)
+        table.finished[at[far]] = False
+        near = ~far if promising is None else within & ~far & promising(seconds, totals["cost"])
+        return at[near], dp[near]
 
     def _scopes(self, rows: Pipelines, dp: Array) -> tuple[Array, Array]:
         """Whether layouts share their states over all ranks, or have none to share; and within nodes.
@@ -433,9 +500,9 @@ class Table:
     def plain_splits(self, rows: Candidates) -> Array:
         """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes."""
         found = np.empty((2, len(rows)))
-        for pool, family, variant, at in families(rows):
+        for _, family, at in families(rows):
             some = rows.take(at)
-            figures = plain_figures(self.book, some, family, self.book.rates(some, pool, variant))
+            figures = plain_figures(self.book, some, family, self.book.rates(some))
             found[:, at] = figures.fitting(memory_limits(self.instance, some.pool))
         return found
 

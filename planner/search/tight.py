@@ -13,6 +13,7 @@ from planner.bound.capacity import capacity_bound
 from planner.bound.recompute import recompute_cases, schedule_kind
 from planner.evaluate import settled, settled_steps
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
+from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
 from planner.search.rows import memory_limit
 from planner.space.columns import Candidates, Groups, families, values_of
 from planner.space.recompute import HIDDEN, OPEN, stage_recompute
@@ -37,45 +38,51 @@ def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
     Where their variant is open it is the least of all variants.
     """
     bound = np.full(len(groups), np.inf)
-    for pool, family, variant, of in families(groups):
-        if variant != OPEN:
-            bound[of] = _group_bound(book, groups.take(of), pool, family, variant)
-            continue
-        for each in book.open_variants(pool, family):
-            at = _worth_a_look(book, groups, bound, of, each)
-            own = _group_bound(book, groups.take(at), pool, family, each)
-            bound[at] = np.minimum(bound[at], own)
+    for _, family, of in families(groups):
+        rows = groups.take(of)
+        if (rows.variant == OPEN).any():
+            bare, lean = leanest(book, rows, family)
+            may = np.flatnonzero(may_fit_rates(book, rows, lean(book.rates(bare, vpp=1)), family))
+            bound[of[may]] = _least_of_open(book, rows.take(may), family)
+        else:
+            bound[of] = _group_bound(book, rows, family)
     return bound
 
 
 def fitting_variants(book: KeyBook, groups: Groups) -> Array:
     """Whether groups may fit in memory with their variant, of those that their layer key leaves open."""
     fits = np.ones(len(groups), dtype=bool)
-    for pool, family, variant, of in families(groups):
-        if (pool, variant) in book.parts:
-            fits[of] = np.isfinite(_group_bound(book, groups.take(of), pool, family, variant))
+    chosen = np.flatnonzero((book.keys.variant[groups.key] == OPEN) & (groups.variant != OPEN))
+    for _, family, of in families(groups.take(chosen)):
+        at = chosen[of]
+        fits[at] = np.isfinite(_group_bound(book, groups.take(at), family))
     return fits
 
 
-def _worth_a_look(book: KeyBook, groups: Groups, bound: Array, of: Array, variant: int) -> Array:
-    """Of some groups, those that need a variant and may be quicker with it than their bound."""
-    rows = groups.take(of)
-    pool = int(rows.pool[0])
-    needed = book.parts[pool, variant][1][book.place[rows.key]]
-    specific = replace(rows, variant=variant + 0 * rows.variant)
-    nothing = np.zeros(len(rows))
-    quickest = book.bound(specific, nothing, nothing) * (1 - 1e-12)
-    return of[np.flatnonzero(needed & (quickest < bound[of]))]
+def _least_of_open(book: KeyBook, rows: Groups, family: int) -> Array:
+    """The bound of groups of one pool and family whose variant is open."""
+
+    def fits(copies: Groups, which: Array) -> Array:
+        return may_fit_rates(book, copies, book.rates(copies, vpp=1), family)
+
+    def quickest(copies: Groups, which: Array) -> Array:
+        nothing = np.zeros(len(copies))
+        return book.bound(copies, nothing, nothing) * (1 - 1e-12)
+
+    def bound(copies: Groups, which: Array) -> Array:
+        return _group_bound(book, copies, family)
+
+    return least_of_variants(book, rows, family, fits, quickest, bound)
 
 
-def _group_bound(book: KeyBook, rows: Groups, pool: int, family: int, variant: int) -> Array:
-    """The bound of groups of one pool, family and variant."""
+def _group_bound(book: KeyBook, rows: Groups, family: int) -> Array:
+    """The bound of groups of one pool and family, each in its variant."""
     bound, mix = np.full(len(rows), np.inf), layer_mix(book.instance)
     if not len(rows):
         return bound
-    rates = book.rates(rows, pool, variant, vpp=1)
+    rates, pool = book.rates(rows, vpp=1), int(rows.pool[0])
     # One or two chunks transfer least.
-    interleaved = run_of_rows(book.instance, pool, variant, rows, vpp=2)
+    interleaved = run_of_rows(book.instance, pool, int(rows.variant[0]), rows, vpp=2)
     steady = np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))
     rates = replace(rates, p2p_steady=steady)
     limit, recompute = memory_limit(book.instance, pool), stage_recompute(family)
@@ -94,24 +101,22 @@ def _group_bound(book: KeyBook, rows: Groups, pool: int, family: int, variant: i
 def row_memory_bound(book: KeyBook, candidates: Candidates, uniform: bool) -> Array:
     """bound.capacity_bound of rows; of those that leave no choice, what they take."""
     bound, apart = np.empty(len(candidates)), settled(candidates)
-    for pool, family, variant, of in families(candidates):
+    for pool, family, of in families(candidates):
         recompute = stage_recompute(family)
         done = apart[of] if recompute == "none" else np.zeros(len(of), dtype=bool)
         rows, limit = candidates.take(of[done]), memory_limit(book.instance, pool)
         if len(rows):
-            rates = book.rates(rows, pool, variant)
-            bound[of[done]] = settled_steps(book, rows, rates, limit) * (1 - 1e-12)
+            bound[of[done]] = settled_steps(book, rows, book.rates(rows), limit) * (1 - 1e-12)
         if len(rows) < len(of):
             some = of[~done]
-            bound[some] = _row_bound(book, candidates.take(some), (pool, family, variant), uniform)
+            bound[some] = _row_bound(book, candidates.take(some), family, uniform)
     return bound
 
 
-def _row_bound(book: KeyBook, rows: Candidates, of: tuple[int, int, int], uniform: bool) -> Array:
-    """bound.capacity_bound of rows of one pool, family and variant."""
-    (pool, family, variant), bound, mix = of, np.empty(len(rows)), layer_mix(book.instance)
-    recompute = stage_recompute(family)
-    rates, limit = book.rates(rows, pool, variant), memory_limit(book.instance, pool)
+def _row_bound(book: KeyBook, rows: Candidates, family: int, uniform: bool) -> Array:
+    """bound.capacity_bound of rows of one pool and family."""
+    bound, mix, recompute = np.empty(len(rows)), layer_mix(book.instance), stage_recompute(family)
+    rates, limit = book.rates(rows), memory_limit(book.instance, int(rows.pool[0]))
     # Only cases of uniform recompute depend on the schedule.
     kind = schedule_kind(rows.pp, rows.vpp) if uniform and recompute == "some" else np.zeros_like(rows.pp)
     for at in rank_buckets(rows.pp, kind):

@@ -63,6 +63,11 @@ class SharedPipelines(PipelineTable):
         for name in FOUND:
             getattr(self, name)[index] = getattr(shared, name)[of]
 
+    def fit_by_node(self, book: KeyBook, index: Array, layouts: Places) -> None:
+        of = self.origin[index]
+        self.found.pipelines.fit_by_node(self.found.book, of, self.found.layouts)
+        self.by_node[index] = self.found.pipelines.by_node[of]
+
 
 @dataclass(slots=True, kw_only=True)
 class WhatIf(Table):
@@ -80,14 +85,15 @@ class WhatIf(Table):
         table = Table.on(book, goal, SharedPipelines.none(found), layouts, counter)
         return cls(**{f.name: getattr(table, f.name) for f in fields(table)}, found=found, exists=exists)
 
-    def list_pipelines(self, keys: Array) -> None:
-        """As `PipelineTable.of` would list them."""
-        every, mine = self.found.pipelines.rows, np.zeros(len(self.listed), dtype=bool)
-        mine[keys] = ~self.listed[keys]
+    def list_pipelines(self, keys: Array, filled: tuple[int, ...] = (0, 1), roomy: bool = False) -> None:
+        """As `PipelineTable.of` would list them, those that fill with those that do not."""
+        every, mine = self.found.pipelines.rows, np.zeros(len(self.book.keys), dtype=bool)
+        mine[keys] = ~self.listed[1, keys]
         if mine.any():
             self.listed |= mine
             assert isinstance(self.pipelines, SharedPipelines)
-            self.pipelines = self.pipelines.with_more(mine[every.key] & self.exists)
+            here = self.exists & self.found.roomy if roomy else self.exists
+            self.pipelines = self.pipelines.with_more(mine[every.key] & here)
 
     def code(self, rows: Groups) -> Array:
         """What tells rows apart, in whichever table."""

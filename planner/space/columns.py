@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.space.recompute import FAMILIES, HIDDEN, VARIANTS
+from planner.space.recompute import FAMILIES, HIDDEN
 
 Array = NDArray[Any]
 Rows = TypeVar("Rows", bound="LayerKeys")
@@ -96,11 +96,7 @@ def values_of(column: Array) -> list[int]:
     return np.flatnonzero(np.bincount(column)).tolist() if len(column) else []
 
 
-def families(rows: LayerKeys) -> list[tuple[int, int, int, Array]]:
-    """(pool, family, variant, indices) of rows that can be priced together."""
-    code = (rows.pool * FAMILIES + rows.family) * (VARIANTS + 1) + rows.variant + 1
-    found = []
-    for value in values_of(code):
-        of, variant = divmod(value, VARIANTS + 1)
-        found.append((*divmod(of, FAMILIES), variant - 1, np.flatnonzero(code == value)))
-    return found
+def families(rows: LayerKeys) -> list[tuple[int, int, Array]]:
+    """(pool, family, indices) of rows that can be priced together."""
+    code = rows.pool * FAMILIES + rows.family
+    return [(*divmod(value, FAMILIES), np.flatnonzero(code == value)) for value in values_of(code)]

@@ -57,11 +57,11 @@ class Counter:
         domain = self.instance.pools[pool].fabric.domain
         return fills_nodes(domain, ranks // cp, cp, 1, self.layouts[pool, ranks].dp)
 
-    def _stages(self, pool: int, ranks: int, cp: int, whole: int) -> Array:
+    def _stages(self, pool: int, hidden: int, ranks: int, cp: int, whole: int) -> Array:
         """Values of the ZeRO stage and its scope, by layout; `whole`: domains hold experts' groups."""
         layout = self.layouts[pool, ranks]
         nodes = self._once(self._nodes, pool, ranks, cp) * whole
-        return self.many.stages(pool, ranks, layout.pp, cp * layout.dp, nodes)
+        return self.many.stages(pool, hidden, ranks, layout.pp, cp * layout.dp, nodes)
 
     def _scopes(self, pool: int, ranks: int, cp: int, whole: int, sharing: int) -> Array:
         """Values of the scope that a pipeline's ZeRO stage (or none) has, by layout."""
@@ -76,23 +76,26 @@ class Counter:
         """Layouts in the order of their GPUs."""
         return np.argsort(self.layouts[pool, ranks].num_gpus, kind="stable")
 
-    def keys(self, keys: LayerKeys, at_least: Array) -> tuple[Array, Array]:
-        """Valid candidates of each layer key, and of these the ones on fewer than `at_least` GPUs."""
+    def keys(self, keys: LayerKeys, at_least: Array, filled: int = -1) -> tuple[Array, Array]:
+        """Valid candidates of each layer key, and of these the ones on fewer than `at_least` GPUs.
+
+        `filled`: of pipelines that fill (1) or do not (0), or of all.
+        """
         valid, few = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         for of, rows in classes(keys):
-            gpus, total = self.totals_by_gpus(of)
+            gpus, total = self.totals_by_gpus(of, filled)
             modes = keys.modes[rows]
             valid[rows] = total[-1] * modes
             few[rows] = total[np.searchsorted(gpus, at_least[rows])] * modes
         return valid, few
 
-    def totals_by_gpus(self, of: tuple[int, ...]) -> tuple[Array, Array]:
+    def totals_by_gpus(self, of: tuple[int, ...], filled: int = -1) -> tuple[Array, Array]:
         """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
         pool, ranks, experts, micro_batch, cp, hidden = of
-        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, -1)
+        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, filled)
         order = self._once(self._by_gpus, pool, ranks)
         whole = self._whole(pool, experts)
-        each = (number * self._once(self._stages, pool, ranks, min(cp, 2), whole))[order]
+        each = (number * self._once(self._stages, pool, hidden, ranks, min(cp, 2), whole))[order]
         return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each)])
 
     def totals_by_pp(self, of: tuple[int, ...], sharing: int, filled: int) -> Array:

@@ -119,7 +119,9 @@ def with_microbatches(instance: Instance, rows: Groups) -> Groups:
     return Groups.concatenate(parts)
 
 
-def zero_stages(instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool) -> list[int]:
+def zero_stages(
+    instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool, hidden: bool = False
+) -> list[int]:
     """ZeRO stages of pipelines of pp stages of `ranks` = tp*cp, by whether there are ranks to shard over.
 
     All of these share the states. Without them there is only 0. With a pipeline, stages 2 and 3 would reduce
@@ -128,21 +130,26 @@ def zero_stages(instance: Instance, precision: str, ranks: int, pp: int, *, repl
     permits = instance.narrowing.permits
     if not permits("zero_scope", "full"):
         return []
-    return _launched(instance, precision, ranks, pp, replicas=replicas)
+    return _launched(instance, precision, ranks, pp, replicas=replicas, hidden=hidden)
 
 
-def _launched(instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool) -> list[int]:
+def _launched(
+    instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool, hidden: bool
+) -> list[int]:
     stages = (0,) if not replicas else (0, 1) if pp > 1 else (0, 1, 2, 3)
-    layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas}
+    layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas, "hidden": hidden}
     permits = instance.narrowing.permits
     return [z for z in stages if permits("zero", z) and launches_zero(instance, precision, z, **layout)]
 
 
-def node_stages(instance: Instance, precision: str, ranks: int, pp: int) -> list[int]:
+def node_stages(
+    instance: Instance, precision: str, ranks: int, pp: int, *, hidden: bool = False
+) -> list[int]:
     """ZeRO stages of which the ranks of a node may share the states, and other nodes replicate them."""
     if not instance.narrowing.permits("zero_scope", "node"):
         return []
-    return [z for z in _launched(instance, precision, ranks, pp, replicas=True) if node_scoped(instance, z)]
+    stages = _launched(instance, precision, ranks, pp, replicas=True, hidden=hidden)
+    return [zero for zero in stages if node_scoped(instance, zero)]
 
 
 def fills_nodes(
@@ -159,12 +166,13 @@ def fills_nodes(
     return whole & (dp > each) & (dp % np.maximum(each, 1) == 0)
 
 
-def pipeline_zero_stages(instance: Instance, precision: str, ranks: int, pp: int) -> list[int]:
+def pipeline_zero_stages(
+    instance: Instance, precision: str, ranks: int, pp: int, *, hidden: bool
+) -> list[int]:
     """ZeRO stages of a pipeline, whatever its replicas and whichever of them share the states."""
-    without, with_some = (
-        zero_stages(instance, precision, ranks, pp, replicas=replicas) for replicas in (False, True)
-    )
-    return sorted({*without, *with_some, *node_stages(instance, precision, ranks, pp)})
+    of = instance, precision, ranks, pp
+    without, with_some = (zero_stages(*of, replicas=some, hidden=hidden) for some in (False, True))
+    return sorted({*without, *with_some, *node_stages(*of, hidden=hidden)})
 
 
 def chunk_counts(instance: Instance, pp: int) -> list[int]:
@@ -172,7 +180,7 @@ def chunk_counts(instance: Instance, pp: int) -> list[int]:
     layers = instance.architecture.layers
     level = [vpp for vpp in range(2, layers // pp + 2) if pp > 1 and level_chunks(layers, pp, vpp)]
     permits = instance.narrowing.permits
-    return [vpp for vpp in (1, *level) if permits("vpp", vpp) and launches_chunks(instance, vpp)]
+    return [vpp for vpp in (1, *level) if permits("vpp", vpp) and launches_chunks(instance, pp, vpp)]
 
 
 def expand(instance: Instance, rows: Groups) -> Candidates:
@@ -227,12 +235,12 @@ class Multiplicity:
     interleaved: Array
     """(layers + 1,) allowed values of vpp beyond 1."""
     zero: Array
-    """(pools, 2, 2, 2) ZeRO stages by whether tp*cp > 1, whether pp > 1, whether there are ranks to shard
-    over."""
+    """(pools, 2, 2, 2, 2) ZeRO stages by whether the experts' traffic is hidden, whether tp*cp > 1, whether
+    pp > 1, whether there are ranks to shard over."""
     unsharded: Array
-    """The same, whether stage 0 is one of them."""
+    """(pools, 2, 2, 2) the same whatever is hidden, whether stage 0 is one of them."""
     node: Array
-    """(pools, 2, 2) ZeRO stages within nodes by whether tp*cp > 1, whether pp > 1."""
+    """(pools, 2, 2, 2) ZeRO stages within nodes by what is hidden, whether tp*cp > 1, whether pp > 1."""
     sharing: Array
     """(4,) of each ZeRO stage UNSHARED, or who may share its states: ALL_RANKS, BY_NODE or EITHER."""
     spans: tuple[tuple[Span, Span], ...] | None
@@ -242,23 +250,23 @@ class Multiplicity:
     def of(cls, instance: Instance) -> Multiplicity:
         chunks = [[], *(chunk_counts(instance, pp) for pp in range(1, instance.architecture.layers + 1))]
         stages = [
-            zero_stages(instance, pool.precision, ranks, pp, replicas=replicas)
+            zero_stages(instance, pool.precision, ranks, pp, replicas=replicas, hidden=hidden)
             for pool in instance.pools
-            for ranks, pp, replicas in product((1, 2), (1, 2), (False, True))
+            for hidden, ranks, pp, replicas in product((False, True), (1, 2), (1, 2), (False, True))
         ]
         within = [
-            node_stages(instance, pool.precision, ranks, pp)
+            node_stages(instance, pool.precision, ranks, pp, hidden=hidden)
             for pool in instance.pools
-            for ranks, pp in product((1, 2), (1, 2))
+            for hidden, ranks, pp in product((False, True), (1, 2), (1, 2))
         ]
         plain = np.array([int(1 in c) for c in chunks])
         named = any(instance.narrowing.narrows(name) for name in ("num_microbatches", "global_batch"))
         return cls(
             np.stack([plain, plain * (np.arange(len(plain)) <= 1)]),
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
-            np.array([len(of) for of in stages]).reshape(-1, 2, 2, 2),
-            np.array([0 in of for of in stages]).reshape(-1, 2, 2, 2),
-            np.array([len(of) for of in within]).reshape(-1, 2, 2),
+            np.array([len(of) for of in stages]).reshape(-1, 2, 2, 2, 2),
+            np.array([0 in of for of in stages]).reshape(-1, 2, 2, 2, 2)[:, 0],
+            np.array([len(of) for of in within]).reshape(-1, 2, 2, 2),
             np.array([UNSHARED, *(_sharing(instance, zero) for zero in (1, 2, 3))]),
             tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
@@ -274,9 +282,11 @@ class Multiplicity:
             several += np.maximum(last // pp - -(-first // pp) + 1, 0)
         return self.plain[np.asarray(hidden, dtype=np.int64), pp] * single + self.interleaved[pp] * several
 
-    def stages(self, pool: int, ranks: Array | int, pp: Array, shards: Array, nodes: Array) -> Array:
+    def stages(
+        self, pool: int, hidden: int, ranks: Array | int, pp: Array, shards: Array, nodes: Array
+    ) -> Array:
         """Values of the ZeRO stage and of its scope; `nodes` as of `fills_nodes`."""
-        of = pool, _above_one(ranks), _above_one(pp)
+        of = pool, hidden, _above_one(ranks), _above_one(pp)
         return self.zero[(*of, _above_one(shards))] + self.node[of] * nodes
 
     def shares(

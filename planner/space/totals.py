@@ -91,8 +91,10 @@ class LookedUp(Counter):
             last.append(np.searchsorted(code, pp * PP + most + 1))
         return tuple(np.array(rows, dtype=np.int64).reshape(-1, len(pp)) for rows in (first, last))
 
-    def keys(self, keys: LayerKeys, at_least: Array) -> tuple[Array, Array]:
+    def keys(self, keys: LayerKeys, at_least: Array, filled: int = -1) -> tuple[Array, Array]:
         """`Counter.keys` of all keys of the search, in its order."""
+        if filled >= 0:
+            return super().keys(keys, at_least, filled)
         low, high = self.low[keys.pool], self.high[keys.pool]
         before = [self._below(bound) for bound in (low, np.clip(at_least, low, high + 1), high + 1)]
         modes = keys.modes

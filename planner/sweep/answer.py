@@ -6,10 +6,12 @@ from threading import local
 from time import monotonic
 from typing import Any
 
-from planner import answer
 from planner.conflict import conflicting, moved_limits
 from planner.errors import InvalidInput, TimeLimit
 from planner.instance import Instance
+from planner.mixed.plan import MixedPlan
+from planner.mixed.reasons import better_than, keys_if_any, told
+from planner.mixed.verdict import proof_of
 from planner.problem import Problem
 from planner.resolve import instance_of
 from planner.search import Effort, Plan
@@ -78,18 +80,30 @@ def outcome(problem: Problem, counts: Counts) -> Line:
     evaluation = evaluation_of(instance, counts, families)
     limit = problem.time_limit
     effort = Effort(until=None if limit is None else monotonic() + limit)
-    plan, table = evaluation.answer(instance, effort)
+    single, table = evaluation.answer(instance, effort)
     counted = proof(table, Ledger.of(table, families), effort).model_dump(mode="json", exclude={"seconds"})
+    plan, looked_at = single, {}
+    if instance.mixing is not None:
+        plan, looked_at = better_of_pairs(instance, single, effort)
     if plan is None and effort.out_of_time:
         raise TimeLimit("no plan was found within time_limit; nothing is proved either way")
     status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
     found = {"conflict": conflict(instance, evaluation)} if plan is None else chosen(problem, instance, plan)
-    return {"status": status} | found | {"proof": counted}
+    return {"status": status} | found | {"proof": counted | looked_at}
 
 
-def chosen(problem: Problem, instance: Instance, plan: Plan) -> Line:
+def better_of_pairs(
+    instance: Instance, single: Plan | None, effort: Effort
+) -> tuple[Plan | MixedPlan | None, Line]:
+    """The best plan on two pools where it beats the best one on one, else that one; what was looked at."""
+    plan, search = better_than(instance, keys_if_any(instance, single), effort)
+    looked_at = proof_of(search).model_dump(mode="json", exclude={"seconds"})
+    return (single if plan is None else plan), {"mixing": looked_at}
+
+
+def chosen(problem: Problem, instance: Instance, plan: Plan | MixedPlan) -> Line:
     """Decisions and estimate, as the solution file has them."""
-    reported = answer.reported(instance, plan)
+    reported = told(instance, plan)
     checked(problem, [reported])
     written = reported.model_dump(mode="json")
     return {name: written[name] for name in ("decisions", "estimate")}

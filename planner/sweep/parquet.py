@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.errors import InvalidInput
 from planner.files import write_whole
+from planner.narrowing import set_name
 
 Line = dict[str, Any]
 NAME = "results.parquet"
@@ -16,7 +17,7 @@ LEADING = ("index", "id", "scenario", "status", "error", "seconds")
 DECISIONS = (
     "gpu", "num_gpus", "nodes", "tp", "cp", "pp", "vpp", "dp", "ep", "etp",
     "micro_batch", "num_microbatches", "global_batch", "zero", "zero_scope", "recompute",
-    "recompute_modules", "precision",
+    "recompute_modules", "precision", "tp_overlap", "dp_overlap", "pp_overlap", "ep_overlap", "mixed",
 )  # fmt: skip
 FIGURES = ("step_time_s", "days", "dollars", "mfu", "hfu", "tokens_per_s_per_gpu")
 PARTS = ("memory_gib", "breakdown_s")
@@ -73,6 +74,8 @@ def row(line: Line) -> dict[str, Any]:
     """A line, flattened."""
     decisions, estimate = line.get("decisions") or {}, line.get("estimate") or {}
     found = {name: line.get(name) for name in LEADING} | {name: decisions.get(name) for name in DECISIONS}
+    if decisions:
+        found["recompute_modules"] = set_name(frozenset(decisions.get("recompute_modules") or ()))
     found |= {name: estimate.get(name) for name in FIGURES}
     low, high = estimate.get("interval_80_days") or (None, None)
     found |= {"days_low_80": low, "days_high_80": high}
@@ -95,10 +98,12 @@ def ordered(names: Sequence[str]) -> list[str]:
 
 
 def dtype(pl: Any, name: str, values: Sequence[Any]) -> Any:
-    """Whole numbers are Int64, other numbers Float64, all else text; one of a few words is categorical."""
+    """Switches are Boolean, whole numbers Int64, other numbers Float64, all else text; words categorical."""
     known = [value for value in values if value is not None]
-    if name in ("status", "gpu", "zero_scope", "recompute", "precision"):
+    if name in ("status", "gpu", "zero_scope", "recompute", "precision", "mixed"):
         return pl.Categorical
+    if known and all(isinstance(value, bool) for value in known):
+        return pl.Boolean
     if name in ("index", "num_gpus") or (known and all(isinstance(value, int) for value in known)):
         return pl.Int64
     if name in FIGURES or (known and all(isinstance(value, (int, float)) for value in known)):

@@ -9,8 +9,11 @@ from planner.cli.words import decisions_line, dollars, share
 from planner.report.charts.theme import FAINT, INK, SERIES, Drawing, colored, data, sized, tooltip
 from planner.report.data import ReportData
 from planner.report.extras import extra
+from planner.report.markup import enumerated
 
 ON_FRONTIER = "datum.state == 'on the frontier'"
+UNPROVEN = [2, 3]
+"""Dashes of a frontier that the time was too short to prove."""
 HOVER = {
     "words": "GPUs",
     "layout": "layout",
@@ -65,16 +68,28 @@ def chart(of: ReportData, for_page: bool) -> Drawing | None:
     alt, (x, y) = extra("altair"), axes()
     base = data("points").encode(x=x, y=y)
     line = base.transform_filter(ON_FRONTIER)
-    line = line.mark_line(interpolate="step-after", strokeWidth=1.5, color=FAINT).properties(name="frontier")
+    dash: dict[str, Any] = {} if of.found.complete else {"strokeDash": UNPROVEN}
+    line = line.mark_line(interpolate="step-after", strokeWidth=1.5, color=FAINT, **dash)
+    line = line.properties(name="frontier")
     gpus = dict.fromkeys(pool.gpu.name for pool in of.instance.pools)
     dots = base.mark_point(filled=True, size=70).encode(
         color=colored("gpu", dict(zip(gpus, SERIES, strict=False)), for_page),
         opacity=alt.condition(ON_FRONTIER, alt.value(1.0), alt.value(0.35)),
         tooltip=tooltip(**HOVER),
     )
-    layered = alt.layer(line, *limit_lines(), dots, *chosen_marks(base))
+    layered = alt.layer(line, *limit_lines(), dots, *chosen_marks(base), *unproven_mark(of))
     title = "Cost against time: the plans that no other beats"
-    return Drawing(sized(layered, for_page, title, height=340), {"points": rows, "limits": limits(of)})
+    named = {"points": rows, "limits": limits(of), "unproven": [] if of.found.complete else [{}]}
+    return Drawing(sized(layered, for_page, title, height=340), named)
+
+
+def unproven_mark(of: ReportData) -> list[Any]:
+    """Says in the chart of which GPUs there may be better plans."""
+    if of.found.complete:
+        return []
+    alt, words = extra("altair"), f"not proven: better plans on {enumerated(of.found.unproven)} may exist"
+    text = data("unproven").mark_text(align="left", baseline="bottom", dx=6, dy=-6, color=FAINT, text=words)
+    return [text.encode(x=alt.value(0), y=alt.value("height"))]
 
 
 def axes() -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from planner.report import charts
 from planner.report.charts.sensitivity import HIGH, LOW
 from planner.report.charts.theme import BLUE, GREEN, MEMORY_COLORS, ORANGE, PART_COLORS
 from planner.report.data import ReportData
-from planner.report.markup import chart, legend, numbers, paragraph, section
+from planner.report.markup import chart, enumerated, legend, numbers, paragraph, section
 from planner.report.timeline import ends
 
 DIFFERS = 0.02
@@ -100,7 +100,7 @@ def agreement(simulated: float, told: float) -> str:
 def sensitivity(data: ReportData, made: set[str]) -> str:
     """What moves the answer most."""
     if "sensitivity" not in made:
-        return ""
+        return paragraph(unasked_words(data), "note") if data.left_out else ""
 
     def words(days: float | None, cost: float | None) -> str:
         return "no plan" if days is None or cost is None else f"{days:.1f} days, {dollars(cost)}"
@@ -115,4 +115,15 @@ def sensitivity(data: ReportData, made: set[str]) -> str:
         chart("sensitivity", "The answer with each quantity 10 % less and 10 % more"),
         legend([(LOW, BLUE), (HIGH, ORANGE)]),
         numbers(("quantity", LOW, HIGH), rows),
+        paragraph(unasked_words(data), "note"),
     )
+
+
+def unasked_words(data: ReportData) -> str:
+    """What these answers do not cover, as the time ran out."""
+    words = ""
+    if data.left_out:
+        words = f"Not asked, as the time ran out: 10 % less or more {enumerated(data.left_out)}. "
+    if not data.found.complete:
+        words += "What is chosen again is chosen among plans that were found in time: better ones may exist. "
+    return f"{words}A report with a longer time limit tells." if words else ""

@@ -7,7 +7,7 @@ from planner.report import sliders
 from planner.report.candidates import Candidate
 from planner.report.charts.theme import SERIES
 from planner.report.data import ReportData
-from planner.report.markup import chart, legend, paragraph, section
+from planner.report.markup import chart, enumerated, legend, paragraph, section
 
 
 def what_if(data: ReportData, made: set[str]) -> str:
@@ -24,7 +24,7 @@ def what_if(data: ReportData, made: set[str]) -> str:
     return section(
         "Cost against time, and what would be chosen otherwise",
         paragraph(
-            frontier_words(len(front)),
+            frontier_words(len(front), data.found.complete),
             "lede",
         ),
         sliders.markup(inputs),
@@ -36,9 +36,16 @@ def what_if(data: ReportData, made: set[str]) -> str:
     )
 
 
-def frontier_words(number: int) -> str:
-    """How many plans there are to choose from."""
+def frontier_words(number: int, complete: bool) -> str:
+    """How many plans there are to choose from, as far as that is known."""
     move = "Move a limit or a price to see which plan would be chosen then."
+    if not complete and number == 1:
+        return f"One plan within the limits was found in time; that there is no other is not proven. {move}"
+    if not complete and number:
+        return (
+            f"{number} plans within the limits are beaten by no other that was found in time in both days "
+            f"and dollars (joined by the dashed line); that there is no other is not proven. {move}"
+        )
     if number == 0:
         return f"No plan is within the limits. {move}"
     if number == 1:
@@ -52,9 +59,15 @@ def frontier_words(number: int) -> str:
 def known_words(data: ReportData) -> str:
     """How far the choice among what the page knows can be trusted."""
     if not data.found.complete:
+        proven = dict.fromkeys(pool.gpu.name for pool in data.instance.pools)
+        whole = [name for name in proven if name not in data.found.unproven]
+        known = f" Of {enumerated(whole)} every plan in reach of the sliders is here." if whole else ""
+        best = " That the reported plan is the best within the limits is proven."
         return (
-            "The search for alternatives ran out of time: others may be better. Beside exact plans there "
-            "may be plain stage splits (said so when chosen), which solving again can only improve."
+            f"The search for other plans on {enumerated(data.found.unproven)} ran out of time: better ones "
+            f"may exist, and a report with a longer time limit finds them.{known}"
+            f"{best if data.solution.status == 'optimal' else ''} Beside exact plans there may be plain "
+            "stage splits (said so when chosen), which solving again can only improve."
         )
     every = "Every plan in reach of the sliders that no other of its pool beats is here"
     if data.instance.limits.chance is not None:

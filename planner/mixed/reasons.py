@@ -1,0 +1,187 @@
+"""Why each decision of a plan on two pools is as it is: the best plan, mixed or not, that decides otherwise.
+
+All questions are asked at once. Of each the best plan on one pool is what a mixed one has to beat, where it
+decides otherwise; where it does not, plans on one pool are only looked for if it would beat the mixed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner import economics, solution
+from planner.account import changes, driver_of
+from planner.economics import Economy
+from planner.instance import Instance
+from planner.mixed.answer import reported
+from planner.mixed.best import Asked, BestOfPairs, Keys, best_of_each
+from planner.mixed.plan import MixedPlan
+from planner.mixed.questions import Either, MixedQuestion, questions
+from planner.mixed.search import Memo
+from planner.mixed.words import head_words, label_of
+from planner.reason_words import change_words, part_name, part_words
+from planner.relaxed import every_family
+from planner.search import Effort, Plan, Table, best_each, goal_of
+from planner.solution import Reason
+from planner.space.recompute import HIDDEN
+from planner.variants import best_plan
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question and the best plan that decides otherwise; None if there is none."""
+
+    question: MixedQuestion
+    plan: Either | None
+
+
+def reasons(search: BestOfPairs, table: Table, single: Plan | None) -> tuple[Reason, ...]:
+    """Of the best plan of a search; `table` holds plans on one pool, of which `single` is the best.
+
+    What was not proved in time is left out.
+    """
+    instance, plan = search.instance, search.best
+    assert plan is not None
+    mine = reported(instance, plan)
+    return tuple(
+        reason_of(instance, mine, each)
+        for each in answers(search, list(questions(instance, plan)), table, single)
+    )
+
+
+def answers(
+    search: BestOfPairs, asked: Sequence[MixedQuestion], table: Table, single: Plan | None
+) -> list[Answered]:
+    """The answer to each question, in their order; none of them if the time is out before that is proved."""
+    instance, effort = search.instance, search.effort
+    known = keys_if_any(instance, single)
+    to_beat = [known if otherwise(instance, each, single) else None for each in asked]
+    open_ones = [Asked(q.mask, keys, split=q.split) for q, keys in zip(asked, to_beat, strict=True)]
+    every = tuple(family for family in every_family(instance) if family < HIDDEN)
+    found = best_of_each(instance, open_ones, effort, search.memo, every)
+    if not found.complete:
+        return []
+    if single is None or known is None:
+        plans: list[Either | None] = [of.plan for of in found.asked]
+    else:
+        # Where the best plan on one pool decides otherwise it is the answer unless a mixed one beats it.
+        plans = [of.plan or (single if keys else None) for of, keys in zip(found.asked, to_beat, strict=True)]
+        left = [
+            place
+            for place, (question, of) in enumerate(zip(asked, found.asked, strict=True))
+            if question.of_both and to_beat[place] is None and not beats(of, known)
+        ]
+        others = on_one_pool([asked[place] for place in left], table, search)
+        for place, other in zip(left, others, strict=True):
+            if other is not None and not beats(found.asked[place], keys_of_single(instance, other)):
+                plans[place] = other
+    return [] if effort.out_of_time else [Answered(*each) for each in zip(asked, plans, strict=True)]
+
+
+def beats(of: Asked, keys: Keys) -> bool:
+    """Whether a question's mixed answer comes before a plan with such sort keys."""
+    return of.plan is not None and of.achieved is not None and first_wins(of.achieved, keys)
+
+
+def on_one_pool(asked: Sequence[MixedQuestion], table: Table, search: BestOfPairs) -> list[Plan | None]:
+    """The best plan on one pool that decides otherwise, of each question."""
+    masks = [question.single for question in asked if question.narrowed is None]
+    found = iter(best_each(table, masks, search.effort) if masks else ())
+    return [next(found) if of.narrowed is None else best_plan(of.narrowed) for of in asked]
+
+
+def otherwise(instance: Instance, question: MixedQuestion, single: Plan | None) -> bool:
+    """Whether the best plan on one pool answers a question."""
+    if single is None or not question.of_both:
+        return False
+    if question.single is None:
+        return bool(question.value(instance, single) != question.chosen)
+    return bool(np.all(question.single(single.row)))
+
+
+def keys_if_any(instance: Instance, plan: Plan | None) -> Keys | None:
+    """Sort keys of a plan on one pool, where there is one."""
+    return None if plan is None else keys_of_single(instance, plan)
+
+
+def keys_of_single(instance: Instance, plan: Plan) -> Keys:
+    """Sort keys of a plan on one pool, as the search on two pools has them."""
+    economy = Economy.of(instance, plan.row, surely=False)
+    return goal_of(instance).keys(economy, np.array([plan.step]))
+
+
+def first_wins(one: Keys, other: Keys) -> bool:
+    """Whether sort keys come before others."""
+    both = tuple(np.concatenate(pair) for pair in zip(one, other, strict=True))
+    first, second = economics.ranks(both).tolist()
+    return first < second
+
+
+def better_than(
+    instance: Instance, known: Keys | None, effort: Effort | None = None, memo: Memo | None = None
+) -> tuple[MixedPlan | None, BestOfPairs]:
+    """The best mixed plan if it beats sort keys, which bound the search; and that search."""
+    search = best_of_each(instance, [Asked(None, known)], effort, memo)
+    plan, achieved = search.best, search.achieved
+    wins = achieved is not None and (known is None or first_wins(achieved, known))
+    return (plan if wins else None), search
+
+
+def told(instance: Instance, plan: Either) -> solution.Plan:
+    """A plan of either kind as the solution file has it."""
+    if isinstance(plan, MixedPlan):
+        return reported(instance, plan)
+    from planner import answer
+
+    return answer.reported(instance, plan)
+
+
+def reason_of(instance: Instance, mine: solution.Plan, of: Answered) -> Reason:
+    """What the best plan that decides otherwise would change, and which part of the step changes most."""
+    question = of.question
+    decision, chosen = question.decision, question.chosen
+    if of.plan is None:
+        text = f"{label_of(decision)} {chosen}: no plan that decides otherwise is within the limits."
+        return Reason(decision=decision, chosen=chosen, because="limits", text=text)
+    theirs = told(instance, of.plan)
+    alternative = question.value(instance, of.plan)
+    effect, parts, in_dollars = difference(instance, mine, theirs)
+    head = f"{label_of(decision)} {chosen} -> {alternative}{head_words(mine, theirs, (decision,))}"
+    return Reason(
+        decision=decision,
+        chosen=chosen,
+        alternative=alternative,
+        effect=effect,
+        because=part_name(driver_of(parts)),
+        text=f"{head}: {change_words(effect)}{part_words(parts, in_dollars)}.",
+    )
+
+
+def difference(
+    instance: Instance, mine: solution.Plan, theirs: solution.Plan
+) -> tuple[dict[str, float], dict[str, float], bool]:
+    """What taking another plan would change, by part of the run as well, and whether those are dollars."""
+    in_dollars = instance.objective[0][0] == "cost"
+    shares = [shares_of(plan, in_dollars) for plan in (mine, theirs)]
+    return effect_of(mine, theirs), changes(*shares), in_dollars
+
+
+def effect_of(mine: solution.Plan, theirs: solution.Plan) -> dict[str, float]:
+    """What taking the other plan would change."""
+    one, other = mine.estimate, theirs.estimate
+    named = ("days", "dollars", "mfu", "step_time_s")
+    effect = {name: getattr(other, name) - getattr(one, name) for name in named}
+    return effect | {"memory_gib": other.memory_gib.total - one.memory_gib.total}
+
+
+def shares_of(plan: solution.Plan, in_dollars: bool) -> dict[str, float]:
+    """Dollars or days of the run by part of the step."""
+    of = plan.estimate
+    whole = of.dollars if in_dollars else of.days
+    return {name: whole * part / of.step_time_s for name, part in of.breakdown_s.items()}

@@ -1,0 +1,89 @@
+"""Questions asked in words, where plans may use two pools: the best plan of either kind that decides so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.account import driver_of
+from planner.explanation import Answer
+from planner.instance import Instance, Narrowing
+from planner.mixed.questions import Either
+from planner.mixed.reasons import better_than, difference, keys_if_any, told
+from planner.mixed.words import head_words
+from planner.reason_words import change_words, part_name, part_words
+from planner.solution import Decisions
+from planner.solution import Plan as Told
+from planner.variants import best_plan, fixed
+from planner.why import let_in, no_plan, question_words
+
+
+def answered_of_both(
+    instance: Instance, best: Either, question: Mapping[str, Any], name: str
+) -> tuple[Answer, Decisions]:
+    """The best plan that decides as asked, or why there is none; and what the best plan decides."""
+    mine = told(instance, best)
+    chosen = {each: value_in(mine.decisions, each) for each in question}
+    common: dict[str, Any] = {
+        "name": name,
+        "question": dict(question),
+        "chosen": chosen,
+        "notes": let_in(instance, question),
+    }
+    asked = question_words(question)
+    if chosen == dict(question):
+        return Answer(**common, because="chosen", text=f"The plan has {asked} already."), mine.decisions
+    single, other = best_so(instance, question)
+    if other is None:
+        because, why = no_plan(single, question)
+        text = f"No plan with {asked}: none on two pools is within the limits, and on one {why}."
+        return Answer(**common, because=because, text=text), mine.decisions
+    return Answer(**common, **compared(instance, mine, other, question)), mine.decisions
+
+
+def compared(instance: Instance, mine: Told, other: Told, question: Mapping[str, Any]) -> dict[str, Any]:
+    """What the best plan that decides so would change."""
+    effect, parts, in_dollars = difference(instance, mine, other)
+    also = head_words(mine, other, tuple(question))
+    head = f"Best plan with {question_words(question)}{also}"
+    text = f"{head}: {change_words(effect)}{part_words(parts, in_dollars)}."
+    return {"plan": other, "effect": effect, "because": part_name(driver_of(parts)), "text": text}
+
+
+def value_in(decisions: Decisions, name: str) -> Any:
+    """A decision by its name; of the form, `none` on one pool."""
+    value = getattr(decisions, name)
+    return "none" if name == "mixed" and value is None else value
+
+
+def best_so(instance: Instance, question: Mapping[str, Any]) -> tuple[Instance, Told | None]:
+    """The instance of plans on one pool that decide so, and the best plan of either kind."""
+    rest = {name: value for name, value in question.items() if name != "mixed"}
+    form = question.get("mixed")
+    alone = fixed(instance, rest)
+    if form not in (None, "none"):
+        alone = replace(alone, pools=())
+    single = best_plan(alone) if alone.pools else None
+    both = pairs_that(instance, rest, form)
+    # The order of plans is the objective's alone: the same whatever is fixed.
+    mixed = None if both is None else better_than(both, keys_if_any(alone, single))[0]
+    if both is not None and mixed is not None:
+        return alone, told(both, mixed)
+    return alone, None if single is None else told(alone, single)
+
+
+def pairs_that(instance: Instance, rest: Mapping[str, Any], form: str | None) -> Instance | None:
+    """The instance of plans on two pools that decide so; None where no such plan is on two."""
+    assert instance.mixing is not None
+    if form == "none":
+        return None
+    if form is not None:
+        instance = replace(instance, mixing=replace(instance.mixing, forms=(form,)))
+    # GPUs of both pools together, which no pool alone need have.
+    narrow = fixed(instance, {name: value for name, value in rest.items() if name != "num_gpus"})
+    if "num_gpus" in rest:
+        allowed = narrow.narrowing.allowed | {"num_gpus": (rest["num_gpus"],)}
+        left = tuple(of for of in narrow.narrowing.required if of.decision != "num_gpus")
+        narrow = replace(narrow, narrowing=Narrowing(allowed, left))
+    return narrow if len(narrow.described) > 1 else None
