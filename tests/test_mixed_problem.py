@@ -33,6 +33,7 @@ from planner.report.data import report_data
 from planner.report.page import body
 from planner.resolve import instance_of
 from planner.solution import Solution
+from planner.space.recompute import PLAIN
 from planner.stages import StagePlan
 from planner.validate import violations
 

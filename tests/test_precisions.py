@@ -22,6 +22,7 @@ from planner import answer, explain
 from planner.break_even import break_evens
 from planner.errors import InvalidInput
 from planner.instance import Instance
+from planner.keybook import KeyBook
 from planner.listing import best_records
 from planner.marginal import moves
 from planner.problem import Problem, parse_problem
@@ -34,7 +35,6 @@ from planner.search.physics import counts_of, physics_of, widest, with_counts
 from planner.search.reuse import Evaluation
 from planner.solve import solve
 from planner.space.recompute import recompute_families
-from planner.space.values import layer_keys
 from planner.validate import violations
 from planner.variants import best_plan, fixed, objective_value
 from planner.what_if import hardware_changes
@@ -218,7 +218,7 @@ def test_the_frontier_takes_each_plan_in_its_best_precision() -> None:
 @pytest.mark.parametrize(("framework", "has"), [("megatron", True), ("torchtitan", False), ("any", True)])
 def test_a_framework_without_fp8_leaves_bf16(framework: str, has: bool) -> None:
     instance = instance_of(job(search={"framework": framework}))
-    keys = layer_keys(instance, recompute_families(instance))
+    keys = KeyBook.of(instance, recompute_families(instance)).keys
     assert {instance.pools[pool].precision for pool in set(keys.pool.tolist())} == (
         {"bf16", "fp8"} if has else {"bf16"}
     )
@@ -358,10 +358,12 @@ def test_a_run_in_phases_has_one_precision() -> None:
 
 
 def test_a_whole_solve_writes_the_precision_and_is_valid(tmp_path: Path) -> None:
-    solution = solve(job())
+    # Unless it is named, what is worth recomputing in FP8 is looked at in BF16 as well.
+    named = {"search": {"recompute_modules": ["mlp", "core_attn+mlp"]}}
+    solution = solve(job(**named))
     assert solution.status == "optimal"
     assert solution.plans[0].decisions.precision == "fp8"
     assert solution.problem["training"]["precision"] == ["bf16", "fp8"]
-    counted = [solve(job(each)).proof for each in ("bf16", "fp8")]
+    counted = [solve(job(each, **named)).proof for each in ("bf16", "fp8")]
     assert solution.proof.valid == sum(proof.valid for proof in counted)
     assert solution.proof.lattice == sum(proof.lattice for proof in counted)

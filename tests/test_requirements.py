@@ -143,7 +143,7 @@ def miscounted(oracle: Oracle, instance: Instance, required: list[Requirement], 
     """Counts that brute force says are wrong: of what requirements on decisions leave, and of what others exclude."""
     decided = [of for of in required if of.decision is not None]
     unlimited = {of.layout: of for of in oracle.answers(oracle.instance)}
-    left = [layout for layout, of in unlimited.items() if kept(instance, [of], decided)]
+    left = [at for at in oracle.needed if at in unlimited and kept(instance, [unlimited[at]], decided)]
     counted = (*ledger.rejected.values(), ledger.screened, ledger.bounded, ledger.solved)
     wrong = (
         [] if ledger.valid == sum(num_modes(instance, of) for of in left) == sum(counted) else [f"{ledger}"]
