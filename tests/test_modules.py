@@ -95,9 +95,9 @@ def test_where_no_norm_is_fused_both_can_be_computed_again(stack: str) -> None:
     seconds = layer_cost(run).selective[0]
     assert seconds == pytest.approx(run.stack.recompute.norm_share * norm_time(run)[0])
     # The FFN's norm is not part of it.
-    assert freed(DENSE, "dense", "mlp", stack=stack) == freed(DENSE, "dense", "mlp", "layernorm", stack=stack) - (
-        outputs + rebuilt
-    )
+    assert freed(DENSE, "dense", "mlp", stack=stack) == freed(
+        DENSE, "dense", "mlp", "layernorm", stack=stack
+    ) - (outputs + rebuilt)
 
 
 def test_several_modules_drop_what_each_of_them_does() -> None:
@@ -136,7 +136,8 @@ def forward_of(run: Run, kind: str, module: str) -> float:
 
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
-    ("card", "sizes"), [(DENSE, {"tp": 2}), (MIXTRAL, {"tp": 2, "ep": 4, "dp": 4}), (DEEPSEEK, {"ep": 16, "dp": 16})]
+    ("card", "sizes"),
+    [(DENSE, {"tp": 2}), (MIXTRAL, {"tp": 2, "ep": 4, "dp": 4}), (DEEPSEEK, {"ep": 16, "dp": 16})],
 )
 def test_a_module_takes_its_forward_pass_once_more_and_nothing_else(
     card: str, sizes: dict[str, int], module: str
@@ -158,8 +159,12 @@ def test_modules_of_fused_norms_take_no_time() -> None:
 
 
 def test_sets_priced_together_are_priced_as_they_are_alone() -> None:
-    sets = [frozenset(of) for of in ((), ("mlp",), ("layernorm", "moe"), ("mla_up_proj", "moe_act"), MODULES[:4])]
-    run = run_of(DEEPSEEK, ep=np.array([1, 8, 16]), dp=np.array([16, 16, 16]), micro_batch=np.array([1, 2, 4]))
+    sets = [
+        frozenset(of) for of in ((), ("mlp",), ("layernorm", "moe"), ("mla_up_proj", "moe_act"), MODULES[:4])
+    ]
+    run = run_of(
+        DEEPSEEK, ep=np.array([1, 8, 16]), dp=np.array([16, 16, 16]), micro_batch=np.array([1, 2, 4])
+    )
     costs, memories = layer_costs(run, sets), layer_memories(run, sets)
     for of, cost, memory in zip(sets, costs, memories, strict=True):
         alone = replace(run, recompute_modules=of)
