@@ -140,7 +140,7 @@ def forward_of(run: Run, kind: str, module: str) -> float:
     [(DENSE, {"tp": 2}), (MIXTRAL, {"tp": 2, "ep": 4, "dp": 4}), (DEEPSEEK, {"ep": 16, "dp": 16})],
 )
 def test_a_module_takes_its_forward_pass_once_more_and_nothing_else(
-    card: str, sizes: dict[str, int], module: str
+    card: str, sizes: dict[str, Any], module: str
 ) -> None:
     bare, run = run_of(card, micro_batch=2, **sizes), run_of(card, module, micro_batch=2, **sizes)
     before, after = layer_cost(bare), layer_cost(run)
