@@ -250,6 +250,23 @@ def overlapping(random: Random) -> Instance:
     )
 
 
+def sharing_alone(random: Random) -> Instance:
+    """Problems of a stack that keeps smaller gradients of a single replica, whose ranks share the states."""
+    instance = problem(random)
+    allowed: dict[str, tuple[int | str, ...]] = {
+        "micro_batch": (1, 2), "cp": (4, 8), "tp": (1,), "pp": (1, 2), "vpp": (1,), "zero": (1, 2, 3),
+        "recompute": ("none", "full"),
+    }  # fmt: skip
+    return replace(
+        instance,
+        architecture=replace_model(instance.architecture, moe=None, mla=None, mtp_layers=0),
+        stack=load_stack("nanotron"),
+        narrowing=Narrowing(allowed),
+        seq_len=8192,
+        pools=tuple(replace(each, min_nodes=1, max_nodes=8) for each in instance.pools[:1]),
+    )
+
+
 def precise(random: Random) -> Instance:
     """Problems that allow FP8 beside BF16 on the GPUs that have it, or ask for it; some keep weights in FP8."""
     instance = problem(random, most_layers=8)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Layout, Oracle, all_splits, assignments, modes_of, scalar_rates, small_problem
-from random_problems import leading, overlapping, problem, with_room
+from random_problems import leading, overlapping, problem, sharing_alone, with_room
 from searched import blank, execution, rows_of, values_of, written_down
 
 from costmodel.pipeline import plain_layers, stage_split
@@ -122,6 +122,13 @@ def test_no_assignment_that_fits_beats_the_bounds_that_know_memory(
 ) -> None:
     oracle = small_problem(Random(seed), 200, make)
     assert not all_beaten(oracle, tightened(oracle, share), know_memory=True)
+
+
+def test_a_single_replica_may_need_less_memory_than_many() -> None:
+    for seed in (18, 30, 34, 37, 39):
+        oracle = small_problem(Random(seed), 300, sharing_alone)
+        for share in SHARES:
+            assert not all_beaten(oracle, tightened(oracle, share), know_memory=True), (seed, share)
 
 
 @pytest.mark.slow

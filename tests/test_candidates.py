@@ -168,7 +168,8 @@ def by_loops(problem):
             decisions = Decisions(
                 gpu=pool.accelerator.name, num_gpus=nodes * 8, nodes=nodes, tp=tp, cp=1, pp=pp, vpp=vpp, dp=dp, ep=1,
                 etp=1, micro_batch=1, num_microbatches=m, global_batch=m * dp, zero=zero, zero_scope=scope, recompute=recompute,
-                recompute_modules=tuple(modules), precision="bf16", sequence_parallel=True, stages=stages,
+                recompute_modules=tuple(modules), precision="bf16", sequence_parallel=True, tp_overlap=True, dp_overlap=dp > 1, pp_overlap=vpp > 1,
+                stages=stages,
             )  # fmt: skip
             if within_limits(problem, pool, decisions, split, again):
                 yield decisions

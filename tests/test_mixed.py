@@ -144,6 +144,20 @@ def test_best_plan_and_frontier_equal_brute_force_on_many_more(block: int) -> No
         checked(seed)
 
 
+def test_hidden_expert_traffic_leaves_no_plan_on_two_pools() -> None:
+    """No stages of theirs are interleaved, whatever else they are."""
+    random, found = Random(0), 0
+    while found < 3:
+        instance = small_mixed_problem(random).instance
+        if instance.architecture.moe is None or best_of_pairs(instance).best is None:
+            continue
+        found += 1
+        allowed = instance.narrowing.allowed | {"ep_overlap": (True,)}
+        hidden = replace(instance, narrowing=replace(instance.narrowing, allowed=allowed))
+        assert MixedOracle.of(hidden) is not None
+        assert best_of_pairs(hidden).best is None
+
+
 # ---------------------------------------------------------------------------------------------------
 # What is said of it
 

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from oracle import Answer, objective, scalar_step, small_problem, with_limits, within
-from random_problems import leading, problem, with_memory
+from random_problems import leading, overlapping, problem, with_memory
 from searched import SAME, seconds_and_dollars, solved
 
 from planner.instance import Instance
@@ -126,4 +126,18 @@ def test_leading_dense_layers_leave_the_optimum_that_of_brute_force(block: int) 
 def test_leading_dense_layers_leave_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
     seeds = range(20_000 + block * BLOCK, 20_000 + (block + 1) * BLOCK)
     wrong = [line for seed in seeds for line in compare(seed, most=2000, make=leading)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_hidden_expert_traffic_leaves_the_optimum_that_of_brute_force(block: int) -> None:
+    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=overlapping)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_hidden_expert_traffic_leaves_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
+    seeds = range(40_000 + block * BLOCK, 40_000 + (block + 1) * BLOCK)
+    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=overlapping)]
     assert not wrong, "\n".join(wrong)

@@ -173,7 +173,11 @@ def otherwise(
         return [of for of in answers if of.layout.ep_overlap != mine["ep_overlap"]]
     if decision == "recompute_modules":
         needed = set(oracle.needed)
-        return [of for of in answers if of.layout in needed and of.layout.modules not in (frozenset(), mine["modules"])]
+        return [
+            of
+            for of in answers
+            if of.layout in needed and of.layout.modules not in (frozenset(), mine["modules"])
+        ]
     if decision != "recompute":
         return [of for of in answers if getattr(of.layout, decision) != plan.of(decision)]
     rest = tuple(sorted(recompute_modes(instance) - {mode_of(plan)}))

@@ -21,7 +21,7 @@ from planner.bound.room import RankRoom
 from planner.instance import Instance
 from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
 from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
-from planner.search.roomy import may_have_room
+from planner.search.roomy import least_states, may_have_room
 from planner.search.rows import memory_limit
 from planner.space.columns import FULL, NODE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
@@ -247,7 +247,7 @@ def _bare_rates(book: KeyBook, groups: Groups, fewest: Array) -> StageRates:
     if book.instance.assume_mfu is None:
         cost = book.cost(groups)
         rates = replace(rates, work=PerLayer(cost.total, cost.first, cost.last))
-    return replace(rates, fixed_bytes=fixed_bytes(run))
+    return replace(rates, fixed_bytes=fixed_bytes(run), states=least_states(rates.states, run))
 
 
 def _in_time(book: KeyBook, rates: StageRates, groups: Groups, family: int) -> tuple[Array, Array]:

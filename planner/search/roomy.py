@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.memory.overhead import fixed_bytes
+from costmodel.memory.states import state_bytes
+from costmodel.run import Run
+from costmodel.stage import PerLayer
 from planner.bound.fit import may_fit
 from planner.keybook import KeyBook, layer_mix, run_of_rows
 from planner.search.open_variants import leanest
@@ -74,13 +77,24 @@ def _may_fit(book: KeyBook, keys: Array, lengths: list[Lengths], zero: int, fill
         rows, longest = groups.take(of), ranks[of]
         bare, lean = leanest(book, rows, family)
         rates, variant = lean(book.rates(bare, vpp=1)), int(bare.variant[0])
-        fixed = fixed_bytes(run_of_rows(instance, pool, variant, replace(rows, dp=least[of]), vpp=1))
+        run = run_of_rows(instance, pool, variant, replace(rows, dp=least[of]), vpp=1)
+        rates = replace(rates, fixed_bytes=fixed_bytes(run), states=least_states(rates.states, run))
         fewest, recomputes = longest if filled else rows.m_low, stage_recompute(family) != "none"
         found[of] = may_fit(
-            replace(rates, fixed_bytes=fixed), layer_mix(instance), rows.pp, fewest,
-            memory_limit(instance, pool), recomputes, longest,
+            rates, layer_mix(instance), rows.pp, fewest, memory_limit(instance, pool), recomputes, longest,
         )  # fmt: skip
     return found.reshape(len(keys), number)
+
+
+def least_states(most: PerLayer, fewest: Run) -> PerLayer:
+    """Bytes of states with most replicas, or with the fewest: some stacks keep less of a single one.
+
+    With context parallelism its ranks share the states, so that it may need least of all.
+    """
+    if fewest.stack.memory.gradient_bytes_one_replica is None:
+        return most
+    few = state_bytes(fewest)
+    return PerLayer(*(np.minimum(getattr(most, f.name), getattr(few, f.name)) for f in fields(PerLayer)))
 
 
 def _roomiest(
