@@ -27,6 +27,7 @@ from planner.search import Table, best, goal_of
 from planner.sides import described
 from planner.solution import Decisions, Stage
 from planner.space.recompute import recompute_families
+from planner.switches import overlaps_of
 from planner.validate import layout_faults, predicted_of
 
 DATA = Path(__file__).resolve().parents[1] / "validation" / "known_plans.yaml"
@@ -101,6 +102,7 @@ def decisions(problem: Problem, written: dict[str, Any]) -> Decisions:
         recompute_modules=tuple(sorted(modules)),
         precision=problem.training.precision[0],
         sequence_parallel=of["tp"] > 1,
+        **overlaps_of(problem.model.architecture, problem.search.software, problem.search.framework, of),
         stages=tuple(stages),
         **of,
     )
