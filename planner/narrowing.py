@@ -223,7 +223,9 @@ class Search(Strict):
         found: dict[str, tuple[int | str, ...]] = {
             name: values for name in names if (values := getattr(self, name)) is not None
         }
-        return found if self.ep_overlap is None else found | {"ep_overlap": (self.ep_overlap,)}
+        if self.ep_overlap is not None:
+            found["ep_overlap"] = (self.ep_overlap,)
+        return found
 
 
 def software_words(search: Search) -> list[str]:

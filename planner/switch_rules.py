@@ -8,14 +8,11 @@ from costmodel.architecture import Architecture
 from costmodel.stack import Stack, stack_names
 from costmodel.tensor_parallel import overlap_covers
 from planner.errors import Refused
-from planner.frameworks.table import Framework, framework_of, table
+from planner.frameworks.table import MOST_MTP, Framework, framework_of, table
 from planner.switches import TRAFFIC, has, hides, software
 
 if TYPE_CHECKING:
     from planner.narrowing import Search
-
-MOST_MTP = 1
-"""Multi-token-prediction layers with which the experts' traffic can be hidden (TransformerConfig)."""
 
 
 def refuse_switches(search: Search) -> None:

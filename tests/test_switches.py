@@ -132,7 +132,8 @@ def test_what_software_or_model_do_not_have_is_refused(
 def test_what_a_framework_does_without_a_switch_may_be_asked_for() -> None:
     for framework in FRAMEWORKS:
         for name in table()[framework].always:
-            assert problem(framework=framework, **{name: True}).search.chosen == {name: True}
+            search: dict[str, Any] = {"framework": framework, name: True}
+            assert problem(DENSE, **search).search.chosen == {name: True}
 
 
 def test_the_schema_takes_what_is_read() -> None:
@@ -319,7 +320,7 @@ def test_reasons_price_the_same_plan_with_each_switch_off() -> None:
     reasons = {reason.decision: reason for reason in plan.reasons}
     assert set(SWITCHES) <= set(reasons)
     for name in SWITCHES:
-        reason, off = reasons[name], problem(**{name: False})
+        reason, off = reasons[name], problem(DENSE, **{name: False})
         mine = estimate(described_run(off, off.hardware[0], plan.decisions), *stage_lists(plan.decisions))
         assert reason.effect["step_time_s"] == pytest.approx(mine.step_time - plan.estimate.step_time_s)
         assert reason.effect["step_time_s"] > 0

@@ -14,6 +14,8 @@ FILE = Path(__file__).parent / "table.yaml"
 FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "nanotron")
 Switch = Literal["tp_overlap", "dp_overlap", "pp_overlap"]
 """Traffic that can be hidden behind compute: tensor-parallel, gradients and weights, interleaved stages."""
+MOST_MTP = 1
+"""Multi-token-prediction layers with which Megatron-Core can hide the experts' traffic (TransformerConfig)."""
 ANY = "any"
 """No framework in particular: nothing is removed."""
 

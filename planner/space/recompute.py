@@ -20,6 +20,7 @@ from costmodel.overlap import with_expert_overlap
 from costmodel.run import Column, Run
 from costmodel.stack import Stack
 from planner.frameworks.rules import overlaps_experts, recomputes_all_or_none, selective_by
+from planner.frameworks.table import MOST_MTP
 from planner.instance import Instance, Pool
 from planner.narrowing import COVERS, MODULES, OPERATIONS, RECOMPUTE, Modules, set_name
 
@@ -99,7 +100,8 @@ def recompute_modes(instance: Instance) -> frozenset[str]:
 
 def overlaps(instance: Instance) -> tuple[bool, ...]:
     """Whether the experts' traffic may overlap, may not, or either."""
-    if instance.architecture.moe is None:
+    architecture = instance.architecture
+    if architecture.moe is None or architecture.mtp_layers > MOST_MTP:
         return (False,)
     can = (False, True) if overlaps_experts(instance.framework) else (False,)
     return tuple(each for each in can if instance.narrowing.permits("ep_overlap", each))
