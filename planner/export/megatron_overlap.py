@@ -9,13 +9,13 @@ from __future__ import annotations
 from planner.export.job import Job
 from planner.export.megatron_model import Settings
 from planner.export.refusal import CannotExport
+from planner.frameworks.table import MOST_MTP
 from planner.switches import TRAFFIC
 
 SHARDED_GRADIENTS = 2
 """The ZeRO stage from which Megatron-FSDP takes the place of its distributed optimizer."""
 WAITING = 3
 """Fewest pipeline ranks of interleaved stages whose transfers are waited for."""
-MOST_MTP = 1
 
 
 def overlap(job: Job, target: str) -> Settings:

@@ -15,7 +15,7 @@ FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "nanotron")
 Switch = Literal["tp_overlap", "dp_overlap", "pp_overlap"]
 """Traffic that can be hidden behind compute: tensor-parallel, gradients and weights, interleaved stages."""
 MOST_MTP = 1
-"""Multi-token-prediction layers with which Megatron-Core can hide the experts' traffic (TransformerConfig)."""
+"""Multi-token-prediction layers with which Megatron-Core hides the experts' traffic (TransformerConfig)."""
 ANY = "any"
 """No framework in particular: nothing is removed."""
 
