@@ -116,6 +116,8 @@ def decisions(
         "recompute": "full" if any(shape["recomputed"]) else "none",
         "precision": "bf16",
         "sequence_parallel": shape["tp"] > 1,
+        "tp_overlap": shape["tp"] > 1,
+        "dp_overlap": True,
         "stages": [
             {"layers": n, "recomputed_layers": again, "memory_gib": used, "micro_batch_time_s": time}
             for n, again, used, time in zip(
