@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from oracle import Oracle, small_problem
 from random_problems import leading, problem, with_room
-from searched import value
+from searched import value, values_of
 from test_bounds import PIPELINE, by_key, quickest
 
 from planner.instance import Instance
@@ -152,7 +152,7 @@ def test_no_assignment_beats_what_its_pipeline_moves_among_as_many_replicas() ->
         of.pipelines.fit(of.book, np.arange(len(of.pipelines)), of.layouts)
         found = by_key(of.pipelines.rows, PIPELINE)
         moving = [
-            (found[tuple(int(getattr(layout, name)) for name in PIPELINE)][0], layout, step)
+            (found[values_of(of.instance, layout, PIPELINE)][0], layout, step)
             for layout, step in quickest(oracle, instance)
             if layout.zero > 1 and layout.zero_scope == FULL and np.isfinite(step)
         ]

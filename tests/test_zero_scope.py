@@ -75,7 +75,7 @@ def test_why_not_is_answered() -> None:
     from planner.explained import solved
 
     instance = instance_of(problem())
-    plan = solved(instance, lambda text: None)[1]
+    plan = solved(instance, lambda text: None).only
     question = parse_question("zero_scope=full", instance)
     said = answered(instance, plan, question, "zero_scope=full")
     assert said.plan is not None
