@@ -117,11 +117,7 @@ def decisions(
         "precision": "bf16",
         "sequence_parallel": shape["tp"] > 1,
         "tp_overlap": shape["tp"] > 1,
-<<<<<<< HEAD
         "dp_overlap": (shape["dp"][0] if form == "stages" else sum(shape["dp"])) > 1,
-=======
-        "dp_overlap": True,
->>>>>>> oracle
         "stages": [
             {"layers": n, "recomputed_layers": again, "memory_gib": used, "micro_batch_time_s": time}
             for n, again, used, time in zip(

@@ -21,8 +21,10 @@ def undominated(costs: Sequence[tuple[LayerCost, LayerMemory]]) -> list[Array]:
     """Of each set of modules, for which keys no other is as quick and as small in every layer: (sets, keys).
 
     Seconds and kept bytes of each kind of layer and of the last stage are compared; nothing else depends on
-    what is recomputed. Of sets that are equal in all of them the first stays. A plan with a dominated set is
-    never better: with the other one, each of its stages is as quick and fits as well.
+    what is recomputed. Of sets that are equal in all of them the first stays. With the other set
+    each stage of a plan is as quick and fits as well. A longer micro-batch hides more of the data-parallel
+    traffic, but no more than it is longer: what it loses in every micro-batch it can win back in one. Only
+    where layers are of two kinds and the slowest rank has none of the slower one may it win, by less than that.
     """
     if not costs:
         return []
