@@ -24,7 +24,7 @@ def undominated(costs: Sequence[tuple[LayerCost, LayerMemory]]) -> list[Array]:
     what is recomputed. Of sets that are equal in all of them the first stays. With the other set
     each stage of a plan is as quick and fits as well. A longer micro-batch hides more of the data-parallel
     traffic, but no more than it is longer: what it loses in every micro-batch it can win back in one. Only
-    where layers are of two kinds and the slowest rank has none of the slower one may it win, by less than that.
+    where layers are of two kinds and the slowest rank has none of the slower one may it win, by less.
     """
     if not costs:
         return []
