@@ -305,6 +305,9 @@ def launches(instance: Instance, of: Layout) -> bool:
     precision, low = instance.pools[of.pool].precision, instance.stack.data_parallel
     if instance.framework == "megatron" and of.ep_overlap and of.zero > 1:
         return False  # Megatron-FSDP hides no expert traffic
+    waits = instance.stack.pipeline.exposed_interleaved >= 1
+    if instance.framework == "megatron" and of.vpp > 1 and of.pp < 3 and waits:
+        return False  # interleaved stages of two ranks need transfers that overlap
     if precision != "bf16" and instance.framework == "megatron":
         # FP8 parameters are gathered from sharded states.
         return of.zero > 0 or low.low_precision_parameter_bytes > 1

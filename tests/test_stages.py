@@ -8,7 +8,17 @@ from random import Random
 
 import numpy as np
 import pytest
-from oracle import Layout, assigned, assignments, divides, num_assignments, scalar_rates
+from oracle import (
+    Assigned,
+    Layout,
+    assigned,
+    assignments,
+    divides,
+    num_assignments,
+    rates_of,
+    run_of,
+    scalar_rates,
+)
 from random_problems import problem
 
 from costmodel.pipeline import stage_split
@@ -52,7 +62,8 @@ def candidate(random: Random, instance: Instance, pp: int, vpp: int) -> Layout:
     dp, m = random.choice((1, 2, 4)), random.choice((1, 2, 3, 5, 8, 16))
     zero = random.choice((0, 1)) if dp > 1 else 0
     m = m * pp if vpp > 1 else m
-    return Layout(0, tp, 1, pp, vpp, dp, 1, 1, random.choice((1, 2, 4)), m, zero, random.random() < 0.2)
+    modules = frozenset({"mlp", "layernorm"}) if random.random() < 0.2 else frozenset[str]()
+    return Layout(0, tp, 1, pp, vpp, dp, 1, 1, random.choice((1, 2, 4)), m, zero, modules)
 
 
 def stage_problem(of: Case, limit: float) -> StageProblem:
@@ -85,8 +96,14 @@ def limits(of: Case, memory: np.ndarray, step: np.ndarray) -> list[float]:
     return [low + share * (high - low) + 1 for share in (0.03, 0.4, 1.2)] + [low * 0.99]
 
 
+def every_assignment(of: Case) -> Assigned:
+    """Step and memory of each."""
+    rates = rates_of(of.instance, run_of(of.instance, [of.layout]))
+    return assigned(of.instance.architecture, rates, [of.layout], of.recompute, of.uniform)[0]
+
+
 def check(of: Case) -> None:
-    every = assigned(of.instance.architecture, of.rates, of.layout, of.recompute, of.uniform)
+    every = every_assignment(of)
     for limit in limits(of, every.memory, every.step):
         plan = solve_stages(stage_problem(of, limit))
         best = float(np.where(every.memory <= limit, every.step, np.inf).min())
@@ -124,7 +141,7 @@ def test_the_interleaved_assignment_is_the_best_of_all(block: int) -> None:
 def test_the_same_problem_gets_the_same_assignment() -> None:
     for seed in range(8):
         of = case(seed, interleaved=seed % 2 == 1)
-        every = assigned(of.instance.architecture, of.rates, of.layout, of.recompute, of.uniform)
+        every = every_assignment(of)
         limit = limits(of, every.memory, every.step)[1]
         assert solve_stages(stage_problem(of, limit)) == solve_stages(stage_problem(of, limit))
 
@@ -132,7 +149,7 @@ def test_the_same_problem_gets_the_same_assignment() -> None:
 def test_more_memory_never_makes_the_step_longer() -> None:
     for seed in range(12):
         of = case(seed, interleaved=False)
-        every = assigned(of.instance.architecture, of.rates, of.layout, of.recompute, of.uniform)
+        every = every_assignment(of)
         low, high = float(every.memory.min()), float(every.memory.max())
         plans = [solve_stages(stage_problem(of, low + share * (high - low))) for share in (0.2, 0.5, 1.1)]
         steps = [np.inf if plan is None else figures(of, plan)[0] for plan in plans]

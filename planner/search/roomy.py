@@ -116,4 +116,5 @@ def _roomiest(
     groups = Groups(**columns, zero_scope=FULL * one, m_low=one, m_high=one)
     fewest = np.maximum(microbatch_range_filled(instance, groups, dp)[0], 1)
     groups = replace(groups, m_low=fewest, m_high=fewest)
-    return (groups if zero else replace(groups, dp=np.maximum(least, enough))), least
+    least = np.maximum(least, enough)
+    return (groups if zero else replace(groups, dp=least)), least
