@@ -169,7 +169,7 @@ def asked(seed: int) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("seeds", [(0, 4, 11), (3, 10)])
+@pytest.mark.parametrize("seeds", [(0, 2, 11), (9, 19, 25)])
 def test_reasons_equal_brute_force(seeds: tuple[int, ...]) -> None:
     assert sum(asked(seed) for seed in seeds) > 30
 

@@ -185,7 +185,8 @@ def roomiest(instance: Instance, rows: Pipelines, layouts: Places, scope: int) -
     # Where nothing is shared, some stacks keep less of a single replica.
     dp = np.where(rows.zero > 0, most, np.maximum(least, enough))
     shared = {"dp": dp, "zero_scope": np.full(len(rows), scope)}
-    return Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest), np.maximum(least, enough)
+    groups = Groups(**columns, **shared, pipeline=rows.key, m_low=fewest, m_high=fewest)
+    return groups, np.maximum(least, enough)
 
 
 def _within_memory(
