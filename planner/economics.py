@@ -14,6 +14,7 @@ from costmodel.units import DAY
 from planner.chance import least_margins_of, margin_of, most_spreads
 from planner.instance import Instance, Limits, Term
 from planner.required import longest_steps
+from planner.requirements import Requirement
 from planner.running import Running
 from planner.space.columns import Groups
 
@@ -180,9 +181,16 @@ def beyond(limits: Limits, economy: Economy, seconds: Array) -> dict[str, Array]
     if economy.room is not None:
         broken["storage"] = seconds > economy.room
     if economy.required is not None:
-        for of, most in zip(limits.steps, economy.required.T, strict=True):
+        columns = zip(limits.steps, economy.required.T, strict=True)
+        # Of several on the step itself the tightest comes first: fewer micro-batches may keep to the others.
+        for of, most in sorted(columns, key=lambda pair: _longest(pair[0])):
             broken[of.text] = seconds > most
     return broken
+
+
+def _longest(of: Requirement) -> float:
+    """Seconds of a step that a requirement names; 0 if it is about something else."""
+    return float(of.value) if of.name == "step_time_s" else 0.0
 
 
 def within(limits: Limits, economy: Economy, step: Array) -> Array:
