@@ -93,14 +93,16 @@ class Together:
         ceiling = min((self.value(whole.totals) for whole in known), default=np.inf)
         runs = {whole.place: whole for whole in [*known, *self._at(places, self.limits_beside(ceiling))]}
         best = self._choose(list(runs.values()))
-        if best is not None and may_go_on(self.phases) and not self.effort.out_of_time:
+        # Limits may leave no run but one whose phases share a layout that none of them would take alone.
+        if may_go_on(self.phases) and not self.effort.out_of_time:
             closer = {place: self._closer(run, best) for place, run in runs.items()}
             return self._choose(list(closer.values())), list(closer.values())
         return best, list(runs.values())
 
-    def _closer(self, run: Whole, best: Whole) -> Whole:
-        """A run with layouts that its phases could share, if it could then be better than the best."""
-        if not self.inside(run.place, run.least) or self.value(run.least) >= self.value(best.totals) * SURE:
+    def _closer(self, run: Whole, best: Whole | None) -> Whole:
+        """A run with layouts that its phases could share, if it could then be better than the best so far."""
+        ceiling = np.inf if best is None else self.value(best.totals) * SURE
+        if not self.inside(run.place, run.least) or self.value(run.least) >= ceiling:
             return run
         tables = dict(self.tables)
         found = shared_layouts(self, run.place, run.own, sum(run.seconds) - run.least["time"])
