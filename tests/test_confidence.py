@@ -28,7 +28,7 @@ from planner.confidence import TAIL, Band, band_of, least_margins
 from planner.economics import Economy
 from planner.errors import InvalidInput
 from planner.instance import Instance
-from planner.keybook import run_of
+from planner.keybook import BARE
 from planner.listing import best_records
 from planner.memory_risk import grade_of, risk_of, share_above, uneven_run
 from planner.memory_risk import settings as risk_settings
@@ -36,6 +36,7 @@ from planner.problem import parse_problem
 from planner.runs import DescribedRun, describe
 from planner.search.front import frontier
 from planner.solve import solve
+from planner.space.recompute import run_of
 from planner.sureness import probabilities
 from planner.validate import violations
 from planner.variants import best_plan, fixed, with_limits
@@ -315,7 +316,9 @@ def sure_answers(instance: Instance, share: float, answers: list[Answer]) -> lis
     for answer in answers:
         names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "zero")
         columns = {name: getattr(answer.layout, name) for name in names}
-        factor = band_of(run_of(instance, answer.layout.pool, 0, **columns)).quantile(share)
+        factor = band_of(run_of(instance, instance.pools[answer.layout.pool], BARE, **columns)).quantile(
+            share
+        )
         pool = instance.pools[answer.layout.pool]
         rent = answer.dollars / max(answer.seconds, pool.committed)
         cost = rent * max(answer.seconds * factor, pool.committed)
