@@ -8,30 +8,11 @@ from costmodel.architecture import LayerKind
 from costmodel.block import Block, shared_block
 from costmodel.elementwise import activation_time, norm_time, rope_time
 from costmodel.linears import ffn_input, latent_up
+from costmodel.modules import COVERED
 from costmodel.moe import expert_activation
 from costmodel.norms import fused_into_ffn, norms_before, separate_norms
 from costmodel.passes import Passes
 from costmodel.run import Column, Run
-
-MODULES = (
-    "act",
-    "core_attn",
-    "layernorm",
-    "mla_up_proj",
-    "mlp",
-    "mlp_in",
-    "moe",
-    "moe_act",
-    "per_op",
-    "shared_experts",
-)
-"""Megatron-Core's names of what can be recomputed (`--recompute-modules`), and those of others: `act`,
-the activation function of dense FFNs (Megatron-Kwai); `mlp_in`, their first linears (MaxText's remat
-policies); `per_op`, torchtitan's per-operator selective checkpointing."""
-
-
-COVERED = {"moe": ("moe_act", "shared_experts"), "mlp": ("mlp_in", "act")}
-"""Modules that another one repeats as well."""
 
 
 @dataclass(slots=True)

@@ -170,10 +170,6 @@ class KeyBook:
         """Layer costs of layer keys of a pool and family in a variant."""
         return self.costs[pool, family >= HIDDEN].cost.take(self.start[pool, variant] + self.place[keys])
 
-    def memory(self, rows: Groups) -> LayerMemory:
-        """Layer bytes of rows that share a pool and overlap."""
-        return self.costs[int(rows.pool[0]), bool(rows.hidden[0])].memory.take(self._at(rows))
-
     def rates_of_one(self, row: Candidates) -> StageRates:
         """Rates of one row, without the row axis."""
         return gather(self.rates(row), np.array(0))
@@ -334,11 +330,6 @@ def _least(instance: Instance, pool: int, cost: LayerCost) -> KeyCost:
         ends=np.maximum(cost.first, cost.last),
         per_token=zero,
     )
-
-
-def with_vpp(rows: Groups, vpp: Array) -> Candidates:
-    """Groups with a schedule."""
-    return Candidates(**{f.name: getattr(rows, f.name) for f in fields(Groups)}, vpp=vpp)
 
 
 def one_microbatch_count(row: Candidates, number: int) -> Candidates:

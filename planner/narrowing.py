@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from costmodel.modules import COVERED
 from costmodel.stack import Stack, stack_names
 from planner import units
 from planner.errors import Refused, nearest, shown
@@ -18,10 +19,8 @@ from planner.switches import SWITCHES, software, switch
 RECOMPUTE = ("none", "selective", "full")
 Modules = frozenset[str]
 """Modules that selective recompute repeats in every layer."""
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+NAMEABLE = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 """What Megatron-Core's `--recompute-modules` can name, of what the cost model knows (core 0.16 to 0.20)."""
-COVERS = {"moe": frozenset({"moe_act", "shared_experts"})}
-"""Modules that another one repeats as well."""
 OPERATIONS = "per_op"
 """The choice by operation of frameworks that recompute so."""
 PRECISIONS = ("bf16", "fp8")
@@ -80,14 +79,14 @@ def set_name(modules: Modules) -> str:
 
 def module_set(value: Any) -> str:
     """Reads `layernorm+mlp`, in any order. Raises Refused."""
-    accepted = f"modules joined by +, such as layernorm+mlp; there are {', '.join((*MODULES, OPERATIONS))}"
+    accepted = f"modules joined by +, such as layernorm+mlp; there are {', '.join((*NAMEABLE, OPERATIONS))}"
     if not isinstance(value, str) or not value.strip():
         raise Refused(f"found {shown(value)}", accepted)
     names = [name.strip() for name in value.split("+")]
     for name in names:
-        if name not in (*MODULES, OPERATIONS):
-            raise Refused(f"found {shown(name)}", accepted, nearest(name, (*MODULES, OPERATIONS)))
-    for whole, parts in COVERS.items():
+        if name not in (*NAMEABLE, OPERATIONS):
+            raise Refused(f"found {shown(name)}", accepted, nearest(name, (*NAMEABLE, OPERATIONS)))
+    for whole, parts in COVERED.items():
         if whole in names and (double := parts & set(names)):
             raise Refused(
                 f"found {shown(value)}", f"{whole} without {', '.join(sorted(double))}, which it covers"

@@ -18,13 +18,14 @@ from costmodel.closed_form.activations import (
     gpt_layer_bytes_sequence_parallel,
     llama_layer_bytes,
 )
-from costmodel.memory.activations import RECOMPUTE_MODULES, checkpoint_bytes, kept_bytes
+from costmodel.memory.activations import checkpoint_bytes, kept_bytes
 from costmodel.memory.breakdown import peak_by_category
 from costmodel.memory.layer_memory import layer_memory, on_stages
 from costmodel.memory.overhead import fixed_bytes, memory_limit
 from costmodel.memory.shape import per_layer, scaled
 from costmodel.memory.states import state_bytes, states
 from costmodel.memory.transients import loss_bytes, rebuilt_bytes, working_bytes
+from costmodel.modules import MODULES
 from costmodel.parameters import total_parameters
 from costmodel.pipeline import plain_layers, stage_split
 from costmodel.rates import stage_rates
@@ -209,8 +210,8 @@ def test_32_layers_of_llama_7b_keep_17_gigabytes_or_1_with_full_recompute() -> N
 
 
 @given(
-    modules=st.sets(st.sampled_from(sorted(RECOMPUTE_MODULES))),
-    more=st.sampled_from(sorted(RECOMPUTE_MODULES)),
+    modules=st.sets(st.sampled_from(sorted(MODULES))),
+    more=st.sampled_from(sorted(MODULES)),
     precision=st.sampled_from(["bf16", "fp8"]),
 )
 def test_recomputing_a_module_never_keeps_more(modules: set[str], more: str, precision: str) -> None:
@@ -224,7 +225,7 @@ def test_recomputing_a_module_never_keeps_more(modules: set[str], more: str, pre
 
 def test_every_recompute_module_of_a_latent_attention_moe_saves_memory() -> None:
     plain = kept_bytes(a_run("deepseek-v3", ep=8, dp=8)).kinds.sum()
-    for module in RECOMPUTE_MODULES:
+    for module in MODULES:
         assert kept_bytes(a_run("deepseek-v3", ep=8, dp=8, modules=[module])).kinds.sum() < plain, module
 
 

@@ -17,9 +17,9 @@ from costmodel.collectives import tensor_parallel_time
 from costmodel.host import host_time
 from costmodel.layer import layer_cost
 from costmodel.memory.states import local_parameters
+from costmodel.modules import MODULES
 from costmodel.pipeline import plain_layers, stage_split
 from costmodel.rates import stage_rates
-from costmodel.recompute import MODULES
 from costmodel.run import Run
 from costmodel.sharding import data_parallel_traffic
 from costmodel.stack import load_stack, stack_names

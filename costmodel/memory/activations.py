@@ -16,24 +16,6 @@ from costmodel.parameters import mtp_kind
 from costmodel.run import Column, Run
 from costmodel.stage import Array, PerLayer
 
-RECOMPUTE_MODULES = frozenset(
-    {
-        "act",
-        "core_attn",
-        "layernorm",
-        "mla_up_proj",
-        "mlp",
-        "mlp_in",
-        "moe",
-        "moe_act",
-        "per_op",
-        "shared_experts",
-    }
-)
-"""What can be recomputed in every layer: Megatron-Core's words, `act` (the dense FFN's activation
-function), `per_op` (torchtitan's per-operator selective checkpointing) and `mlp_in` (XLA's remat of
-all but GEMM outputs, gate and up projection recomputed as well)."""
-
 
 def kept_bytes(run: Run) -> PerLayer:
     """Bytes that one micro-batch in flight keeps, layer by layer, without full recompute.

@@ -8,7 +8,7 @@ from planner.export.megatron_model import Settings, experts, model_settings
 from planner.export.megatron_overlap import SHARDED_GRADIENTS, overlap
 from planner.export.pools import replicas_first
 from planner.export.refusal import CannotExport
-from planner.narrowing import MODULES
+from planner.narrowing import NAMEABLE
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 BF16_BYTES = 2
@@ -74,9 +74,9 @@ def recompute(job: Job, target: str) -> Settings:
             "recompute_method": method,
             "recompute_num_layers": number,
         }
-    unknown = [module for module in d.recompute_modules if module not in MODULES]
+    unknown = [module for module in d.recompute_modules if module not in NAMEABLE]
     if unknown:
-        raise CannotExport(target, "recompute of", ", ".join(unknown), f"it knows {', '.join(MODULES)}")
+        raise CannotExport(target, "recompute of", ", ".join(unknown), f"it knows {', '.join(NAMEABLE)}")
     missing = {
         "mla_up_proj": ("latent attention", job.architecture.mla),
         "moe_act": ("experts", job.architecture.moe),

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from costmodel.memory.activations import RECOMPUTE_MODULES as KEPT_BY
-from costmodel.recompute import MODULES
+from costmodel.modules import MODULES
 from planner.errors import Refused
 from planner.runs.facts import RunFacts
 
-KNOWN = frozenset(MODULES) | KEPT_BY
 BLOCK = re.compile(r"of (\d+) layer\(?s?\)? per \(?virtual\)? stage", re.IGNORECASE)
 EVERY_OTHER = re.compile(r"every other layer", re.IGNORECASE)
 LISTED = re.compile(r"modules:\s*([^();]*)", re.IGNORECASE)
@@ -50,8 +48,8 @@ def _modules(detail: str) -> frozenset[str] | None:
     if listed := LISTED.search(detail):
         names = [name.strip() for name in listed.group(1).split(",")]
         for name in names:
-            if name not in KNOWN:
-                raise Refused(f"found module {name!r}", ", ".join(sorted(KNOWN)), where=("recompute_detail",))
+            if name not in MODULES:
+                raise Refused(f"found module {name!r}", ", ".join(MODULES), where=("recompute_detail",))
         return frozenset(names)
     for pattern, names in PHRASES:
         if re.search(pattern, detail, re.IGNORECASE):

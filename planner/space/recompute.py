@@ -16,13 +16,14 @@ from typing import Any
 from costmodel.architecture import LayerKind
 from costmodel.calibration.apply import calibrated_stack
 from costmodel.memory.activations import layer_bytes
+from costmodel.modules import COVERED
 from costmodel.overlap import with_expert_overlap
 from costmodel.run import Column, Run
 from costmodel.stack import Stack
 from planner.frameworks.rules import overlaps_experts, recomputes_all_or_none, selective_by
 from planner.frameworks.table import MOST_MTP
 from planner.instance import Instance, Pool
-from planner.narrowing import COVERS, MODULES, OPERATIONS, RECOMPUTE, Modules, set_name
+from planner.narrowing import NAMEABLE, OPERATIONS, RECOMPUTE, Modules, set_name
 
 FAMILIES = 6
 SOME, ALL, NONE, SELECTIVE, HIDDEN_NONE, HIDDEN_SELECTIVE = range(FAMILIES)
@@ -66,8 +67,8 @@ def module_sets(framework: str) -> tuple[Modules, ...]:
         return ()
     if by == "operations":
         return (frozenset({OPERATIONS}),)
-    subsets = (frozenset(s) for n in range(1, len(MODULES) + 1) for s in combinations(MODULES, n))
-    return tuple(s for s in subsets if not any(whole in s and s & parts for whole, parts in COVERS.items()))
+    subsets = (frozenset(s) for n in range(1, len(NAMEABLE) + 1) for s in combinations(NAMEABLE, n))
+    return tuple(s for s in subsets if not any(whole in s and s & parts for whole, parts in COVERED.items()))
 
 
 def variant_of(framework: str, modules: Modules, overlapped: bool) -> int:
@@ -152,7 +153,7 @@ def offered_sets(instance: Instance) -> tuple[Modules, ...]:
     if "offered_sets" not in instance.derived:
         named = "recompute_modules" in instance.narrowing.allowed
         whole = named or selective_by(instance.framework) == "operations"
-        offered = worthwhile(instance) if not whole else frozenset((*MODULES, OPERATIONS))
+        offered = worthwhile(instance) if not whole else frozenset((*NAMEABLE, OPERATIONS))
         instance.derived["offered_sets"] = tuple(
             modules
             for modules in module_sets(instance.framework)
@@ -170,7 +171,7 @@ def worthwhile(instance: Instance) -> Modules:
         whole: list[tuple[LayerKind, Column]] = [
             (kind, layer_bytes(_bare(instance, pool), kind)) for kind in kinds
         ]
-        for module in set(MODULES) - found:
+        for module in set(NAMEABLE) - found:
             run = _bare(instance, pool, frozenset({module}))
             if any(layer_bytes(run, kind) <= (1 - WORTH) * kept for kind, kept in whole):
                 found.add(module)
