@@ -13,20 +13,17 @@ from numpy.typing import NDArray
 from costmodel.pipeline import plain_layers
 from planner.account import (
     Account,
-    by_money,
-    changes,
-    driver_of,
-    effect_of,
     mode_of,
     modules_word,
     overlap_word,
     overlapped,
     scope_of,
 )
+from planner.difference import Difference
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook, one_microbatch_count
-from planner.reason_words import change_words, label, other_decisions, part_name, part_words, sizes
+from planner.reason_words import label, other_decisions, sizes
 from planner.search import Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
 from planner.shortfall import why_none
@@ -208,17 +205,9 @@ def compared(
     instance: Instance, mine: Account, theirs: Account, decision: str, chosen: Any, alternative: Any
 ) -> Reason:
     """What the other plan would change, and which part of the step changes most."""
-    effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
     also = other_decisions(instance, mine.plan, theirs.plan, decision)
     head = f"{label(decision)} {chosen} -> {alternative}{also}"
-    return Reason(
-        decision=decision,
-        chosen=chosen,
-        alternative=alternative,
-        effect=effect,
-        because=part_name(driver_of(parts)),
-        text=f"{head}: {change_words(effect)}{part_words(parts, by_money(instance))}.",
-    )
+    return Difference.of(instance, mine, theirs).reason(decision, chosen, alternative, head)
 
 
 def microbatch_reason(table: Table, mine: Account) -> Reason | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from planner.account import Account, effect_of
 from planner.economics import Economy
 from planner.explanation import LimitMoved
 from planner.instance import Instance
-from planner.reason_words import money_words
+from planner.limit_move import Change, Move, value_unit
 from planner.search import Plan, goal_of
 from planner.variants import (
     best_plan,
@@ -29,27 +28,6 @@ SHORT = 5 * DAY
 """Deadlines below this are moved by an hour, others by a day."""
 SHARE = 0.01
 """Budget, batch and memory are moved by a hundredth (of what there is)."""
-SAME = 1e-6
-"""Relative change of the objective that is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A limit in another place."""
-
-    limit: str
-    called: str
-    what: str
-    """One day more of deadline (61 days)."""
-    loosened: bool
-    old: Any
-    new: Any
-    step: float
-    """How far it moved, in `unit`."""
-    unit: str
-    instance: Instance
-    lets_in: tuple[int, Instance] | None = None
-    """Where that is an instance: what a looser limit lets in, and the place of its first pool here."""
 
 
 def moves(instance: Instance) -> Iterator[Move]:
@@ -170,32 +148,19 @@ def _batch(instance: Instance, sign: int) -> Iterator[Move]:
 
 def moved(instance: Instance, plan: Plan, move: Move) -> LimitMoved:
     """What a limit in another place changes."""
-    common = {
-        "limit": move.limit,
-        "called": move.called,
-        "loosened": move.loosened,
-        "from_value": move.old,
-        "to_value": move.new,
-    }
     other = best_there(instance, plan, move)
     if other is None:
-        text = f"{capital(move.what)} leaves no plan."
-        return LimitMoved(**common, binds=True, feasible=False, text=text)
+        return move.moved(None)
     mine, theirs = Account.within(instance, plan), Account.within(move.instance, other)
-    before, after = objective_value(instance, plan), objective_value(move.instance, other)
-    binds, effect = abs(after - before) > SAME * before, effect_of(mine, theirs)
-    scale, unit = (
-        (DAY, "days") if instance.objective[0][0] == "time" and instance.lexicographic else (1.0, "USD")
-    )
-    return LimitMoved(
-        **common,
-        binds=binds,
-        effect=effect,
-        price=(after - before) / scale / move.step,
-        price_unit=f"{unit} a {move.unit}",
+    scale = DAY if value_unit(instance) == "days" else 1.0
+    change = Change(
+        before=objective_value(instance, plan) / scale,
+        after=objective_value(move.instance, other) / scale,
+        effect=effect_of(mine, theirs),
         decisions=decided_otherwise(instance, plan, move.instance, other),
-        text=sentence(move, effect, binds, theirs),
+        machines=f"{other.of('num_gpus')} GPUs",
     )
+    return move.moved(change)
 
 
 def best_there(instance: Instance, plan: Plan, move: Move) -> Plan | None:
@@ -222,30 +187,3 @@ def keys_of(instance: Instance, plan: Plan) -> tuple[float, ...]:
     """Sort keys of a plan, to nine digits."""
     keys = goal_of(instance).keys(Economy.of(instance, plan.row), np.array([plan.step]))
     return tuple(float(f"{float(key[0]):.9g}") for key in keys)
-
-
-def sentence(move: Move, effect: dict[str, float], binds: bool, theirs: Account) -> str:
-    """One more day of deadline saves $31,204 (0.98 days longer, 512 GPUs)."""
-    if not binds:
-        return f"{capital(move.what)} changes nothing."
-    return f"{capital(move.what)}: {saving(effect)} ({theirs.plan.of('num_gpus')} GPUs)."
-
-
-def saving(effect: dict[str, float]) -> str:
-    """What changes, money first: saves $31,204 and 0.98 days; costs $5,000 more and saves 0.50 days."""
-    days, cost = effect["days"], effect["dollars"]
-    money, time = f"${abs(cost):,.0f}", f"{abs(days):.2f} days"
-    if abs(cost) < 0.5 and abs(days) < 0.005:
-        return money_words(cost)
-    if abs(days) < 0.005:
-        return f"saves {money}" if cost < 0 else f"costs {money} more"
-    if abs(cost) < 0.5:
-        return f"saves {time}" if days < 0 else f"takes {time} more"
-    if (cost < 0) == (days < 0):
-        return f"saves {money} and {time}" if cost < 0 else f"costs {money} and {time} more"
-    return f"saves {money} and takes {time} more" if cost < 0 else f"costs {money} more and saves {time}"
-
-
-def capital(text: str) -> str:
-    """The text as the start of a sentence."""
-    return text[:1].upper() + text[1:]

@@ -11,7 +11,7 @@ import numpy as np
 from planner.account import Account, effect_of
 from planner.explanation import Changed
 from planner.instance import Instance, Pool
-from planner.marginal import saving
+from planner.limit_move import saving
 from planner.search import Plan
 from planner.variants import best_plan, decided_otherwise, objective_value, on_gpus, reach_of, with_pool
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
 
-from planner.account import Account, by_money, changes, driver_of, effect_of
+from planner.account import Account
 from planner.alone import CHANGED, alone, changed
+from planner.difference import Difference
 from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
 from planner.instance import Instance, Pool
 from planner.mixing import FORMS
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
-from planner.reason_words import change_words, label, part_name, part_words
+from planner.reason_words import label
 from planner.search import Plan, Table, goal_of
 from planner.shortfall import why_none
 from planner.space.layouts import chunk_counts
@@ -191,22 +192,18 @@ def with_plan(
     from planner.answer import reported
 
     theirs = Account.within(narrow, other)
-    effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
+    of = Difference.of(instance, mine, theirs)
     here, there = decided(instance, mine.plan), decided(narrow, other)
     rest = [f"{label(k)} {v}" for k, v in there.items() if v not in ("", here[k]) and k not in question]
     also = f" (and {', '.join(rest)})" if rest else ""
     same = just is not None and not rest_of(just, there)
-    text = (
-        f"Best plan with {question_words(question)}{also}: "
-        f"{change_words(effect)}{part_words(parts, by_money(instance))}."
-    )
     return Answer(
         **common,
         plan=reported(narrow, other),
-        effect=effect,
-        because=part_name(driver_of(parts)),
+        effect=of.effect,
+        because=of.because,
         alone=None if same else just,
-        text=text,
+        text=f"Best plan with {question_words(question)}{also}: {of.words}.",
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.account import Account, changes, driver_of, effect_of
+from planner.account import Account
+from planner.difference import Difference
 from planner.frameworks.table import framework_of
 from planner.instance import Instance
-from planner.reason_words import change_words, label, part_name
+from planner.reason_words import change_words, label
 from planner.requirements import Requirement
 from planner.search import Plan
 from planner.solution import Reason
@@ -32,10 +33,11 @@ def switched_off(instance: Instance, mine: Account, name: str) -> Reason:
     """What the plan's own layout takes with an overlap switched off."""
     there = with_switches(instance, {name: False})
     theirs = Account.within(there, repriced(there, mine.plan))
-    effect, parts = effect_of(mine, theirs), changes(mine.shares, theirs.shares)
-    words = f"{label(name)} on -> off, same layout: {change_words(effect)}; off is never quicker."
-    because = part_name(driver_of(parts))
-    return Reason(decision=name, chosen="on", alternative="off", effect=effect, because=because, text=words)
+    of = Difference.of(instance, mine, theirs)
+    words = f"{label(name)} on -> off, same layout: {change_words(of.effect)}; off is never quicker."
+    return Reason(
+        decision=name, chosen="on", alternative="off", effect=of.effect, because=of.because, text=words
+    )
 
 
 def open_switches(instance: Instance, plan: Plan) -> list[str]:

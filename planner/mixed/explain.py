@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from planner.explained import objective_words, since
 from planner.explanation import ExplainedReason, Explanation, LimitMoved, Sureness
 from planner.instance import Instance
-from planner.marginal import SAME as NOTHING
-from planner.marginal import Move, capital, moves, saving
+from planner.limit_move import Change, Move, capital
+from planner.marginal import moves
 from planner.mixed.best import BestOfPairs
 from planner.mixed.reasons import better_than, effect_of, keys_if_any, reasons, told
 from planner.mixed.search import Memo
@@ -69,31 +69,18 @@ def left_out(parts: Collection[str]) -> Iterator[str]:
 
 def moved(instance: Instance, mine: Told, move: Move, memo: Memo) -> LimitMoved:
     """What a limit in another place changes, with the best plan of either kind there."""
-    common = {
-        "limit": move.limit,
-        "called": move.called,
-        "loosened": move.loosened,
-        "from_value": move.old,
-        "to_value": move.new,
-    }
     # Stages are as good as before wherever memory and batch, which decide them, are what they were.
     theirs = best_of_both(move.instance, memo if same_stages(instance, move.instance) else {})
     if theirs is None:
-        text = f"{capital(move.what)} leaves no plan."
-        return LimitMoved(**common, binds=True, feasible=False, text=text)
-    before, after = value_of(instance, mine), value_of(instance, theirs)
-    binds, effect = abs(after - before) > NOTHING * before, effect_of(mine, theirs)
-    by_time = instance.objective[0][0] == "time" and instance.lexicographic
-    said = f"{saving(effect)} ({theirs.decisions.machines})" if binds else "changes nothing"
-    return LimitMoved(
-        **common,
-        binds=binds,
-        effect=effect,
-        price=(after - before) / move.step,
-        price_unit=f"{'days' if by_time else 'USD'} a {move.unit}",
+        return move.moved(None)
+    change = Change(
+        before=value_of(instance, mine),
+        after=value_of(instance, theirs),
+        effect=effect_of(mine, theirs),
         decisions=decided_otherwise(mine.decisions, theirs.decisions),
-        text=f"{capital(move.what)}: {said}." if binds else f"{capital(move.what)} {said}.",
+        machines=theirs.decisions.machines,
     )
+    return move.moved(change)
 
 
 def same_stages(one: Instance, other: Instance) -> bool:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import economics, solution
-from planner.account import changes, driver_of
+from planner.account import by_money, changes
+from planner.difference import Difference
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.mixed.answer import reported
@@ -23,7 +24,6 @@ from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either, MixedQuestion, questions
 from planner.mixed.search import Memo
 from planner.mixed.words import head_words, label_of
-from planner.reason_words import change_words, part_name, part_words
 from planner.relaxed import every_family
 from planner.search import Effort, Plan, Table, best_each, goal_of
 from planner.solution import Reason
@@ -151,25 +151,15 @@ def reason_of(instance: Instance, mine: solution.Plan, of: Answered) -> Reason:
         return Reason(decision=decision, chosen=chosen, because="limits", text=text)
     theirs = told(instance, of.plan)
     alternative = question.value(instance, of.plan)
-    effect, parts, in_dollars = difference(instance, mine, theirs)
     head = f"{label_of(decision)} {chosen} -> {alternative}{head_words(mine, theirs, (decision,))}"
-    return Reason(
-        decision=decision,
-        chosen=chosen,
-        alternative=alternative,
-        effect=effect,
-        because=part_name(driver_of(parts)),
-        text=f"{head}: {change_words(effect)}{part_words(parts, in_dollars)}.",
-    )
+    return difference(instance, mine, theirs).reason(decision, chosen, alternative, head)
 
 
-def difference(
-    instance: Instance, mine: solution.Plan, theirs: solution.Plan
-) -> tuple[dict[str, float], dict[str, float], bool]:
-    """What taking another plan would change, by part of the run as well, and whether those are dollars."""
-    in_dollars = instance.objective[0][0] == "cost"
+def difference(instance: Instance, mine: solution.Plan, theirs: solution.Plan) -> Difference:
+    """What taking another plan of either kind would change."""
+    in_dollars = by_money(instance)
     shares = [shares_of(plan, in_dollars) for plan in (mine, theirs)]
-    return effect_of(mine, theirs), changes(*shares), in_dollars
+    return Difference(effect_of(mine, theirs), changes(*shares), in_dollars)
 
 
 def effect_of(mine: solution.Plan, theirs: solution.Plan) -> dict[str, float]:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.account import driver_of
 from planner.explanation import Answer
 from planner.instance import Instance, Narrowing
 from planner.mixed.questions import Either
 from planner.mixed.reasons import better_than, difference, keys_if_any, told
 from planner.mixed.words import head_words
-from planner.reason_words import change_words, part_name, part_words
 from planner.solution import Decisions
 from planner.solution import Plan as Told
 from planner.variants import best_plan, fixed
@@ -44,11 +42,10 @@ def answered_of_both(
 
 def compared(instance: Instance, mine: Told, other: Told, question: Mapping[str, Any]) -> dict[str, Any]:
     """What the best plan that decides so would change."""
-    effect, parts, in_dollars = difference(instance, mine, other)
+    of = difference(instance, mine, other)
     also = head_words(mine, other, tuple(question))
     head = f"Best plan with {question_words(question)}{also}"
-    text = f"{head}: {change_words(effect)}{part_words(parts, in_dollars)}."
-    return {"plan": other, "effect": effect, "because": part_name(driver_of(parts)), "text": text}
+    return {"plan": other, "effect": of.effect, "because": of.because, "text": f"{head}: {of.words}."}
 
 
 def value_in(decisions: Decisions, name: str) -> Any:
