@@ -218,7 +218,7 @@ class Choices:
             keys = self.table.least_of_keys()
             known = keys.value[keys.within & self.wanted(self.table.book.keys, keys.value)]
             return FIRST_CEILING * float(known.min()) if len(known) else None
-        self.growth, self.nearer = min(self.growth**1.5, MOST), min(self.nearer**1.25, MOST)
+        self.growth, self.nearer = min(self.growth**1.25, MOST), min(self.nearer**1.25, MOST)
         wanted = [
             min(self.growth * last if value is None else value * (1 + 1e-8), max(ahead, self.nearer * last))
             for value, ahead in zip(values, self._ahead(), strict=True)
