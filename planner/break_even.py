@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from costmodel.units import DAY
-from planner.account import Account
+import numpy as np
+
+from planner.account import by_money
+from planner.economics import Economy
 from planner.explanation import BreakEven
-from planner.instance import Instance
+from planner.instance import Instance, Term
 from planner.search import Plan, Table, goal_of
 from planner.shortfall import why_none
 from planner.space.recompute import recompute_families
@@ -16,6 +18,8 @@ from planner.variants import best_plan, objective_value, only, with_limits, with
 
 ROUNDS = 40
 SAME = 1e-9
+WORSE: dict[Term, str] = {"time": "takes longer", "energy": "takes more energy", "carbon": "emits more"}
+"""How a plan of another pool is worse, by what the objective is first about."""
 
 
 def break_evens(instance: Instance, plan: Plan) -> list[BreakEven]:
@@ -30,15 +34,13 @@ def other_pool(instance: Instance, plan: Plan, index: int) -> BreakEven:
     pool = instance.pools[index]
     common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
     cheap = with_limits(only(instance, index), budget=None)
-    price, quick = (
-        price_in_time(instance, plan, index)
-        if by_time(instance)
-        else (price_of(cheap, objective_value(instance, plan)), True)
+    price, better = (
+        (price_of(cheap, objective_value(instance, plan)), True)
+        if by_money(instance)
+        else price_within_budget(instance, plan, index)
     )
     if price is None or not price > 0:
-        table = Table.of(cheap, goal_of(cheap), recompute_families(cheap))
-        why = "its fastest plan takes longer" if quick is False else why_none(table, lambda rows: True)[1]
-        text = f"{pool.gpu.name} wins at no price: {why}."
+        text = f"{pool.gpu.name} wins at no price: {why_never(cheap, better)}."
         return BreakEven(**common, break_even=None, wins="never", text=text)
     text = (
         f"{pool.gpu.name} wins below ${price:.4g} a GPU-hour (today ${pool.price:.4g}, "
@@ -47,9 +49,12 @@ def other_pool(instance: Instance, plan: Plan, index: int) -> BreakEven:
     return BreakEven(**common, break_even=price, wins="below", text=text)
 
 
-def by_time(instance: Instance) -> bool:
-    """Whether only time counts, so that a price matters through the budget alone."""
-    return instance.lexicographic and instance.objective[0][0] == "time"
+def why_never(cheap: Instance, better: bool) -> str:
+    """Why a pool wins at no price: it has no plan, or its best one is worse in what counts first."""
+    if not better and best_plan(cheap) is not None:
+        return f"its best plan {WORSE[cheap.objective[0][0]]}"
+    table = Table.of(cheap, goal_of(cheap), recompute_families(cheap))
+    return why_none(table, lambda rows: True)[1]
 
 
 def price_of(alone: Instance, value: float) -> float | None:
@@ -77,22 +82,29 @@ def price_of(alone: Instance, value: float) -> float | None:
     raise AssertionError("prices do not settle")
 
 
-def price_in_time(instance: Instance, plan: Plan, index: int) -> tuple[float | None, bool]:
-    """The price at which a pool's faster plans come within the budget, and whether it has faster plans.
+def price_within_budget(instance: Instance, plan: Plan, index: int) -> tuple[float | None, bool]:
+    """The price at which a pool's better plans come within the budget, and whether it has better plans.
 
-    Without a budget price decides nothing. The cheapest plan that is faster than the chosen one says it.
+    For objectives that are not about money first: there a price matters through the budget alone, and
+    decides nothing without one. The cheapest plan that is better than the chosen one says it.
     """
-    seconds = Account.within(instance, plan).days * DAY
-    limits = replace(instance.limits, budget=None, deadline=seconds * (1 - SAME))
-    faster = replace(only(instance, index), limits=limits, objective=(("cost", 1.0),), lexicographic=True)
-    cheapest = best_plan(faster)
-    if cheapest is None:
+    better = with_limits(only(instance, index), budget=None, **just_below(instance, plan))
+    better = replace(better, objective=(("cost", 1.0),), lexicographic=True)
+    if best_plan(better) is None:
         return None, False
     budget = instance.limits.budget
-    if budget is None:
-        return None, True
-    cost = Account.within(faster, cheapest).dollars
-    return faster.pools[0].price * budget / cost, True
+    return (None if budget is None else price_of(better, budget)), True
+
+
+def just_below(instance: Instance, plan: Plan) -> dict[str, float]:
+    """The limit within which a plan has less time, energy or carbon than the chosen one, by its name."""
+    term = instance.objective[0][0]
+    name = "deadline" if term == "time" else term
+    economy = Economy.of(instance, plan.row, surely=False)
+    total = float(economy.total(term, economy.seconds(np.array([plan.step])))[0])
+    known = getattr(instance.limits, name)
+    less = min(total * (1 - SAME), np.nextafter(total, -np.inf))
+    return {name: less if known is None else min(known, less)}
 
 
 def own_pool(instance: Instance, plan: Plan) -> BreakEven:
@@ -101,7 +113,7 @@ def own_pool(instance: Instance, plan: Plan) -> BreakEven:
     pool, rest = instance.pools[chosen], others(instance, chosen)
     common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
     rival, limits = best_plan(rest), []
-    if rival is not None and not by_time(instance):
+    if rival is not None and by_money(instance):
         alone = with_limits(only(instance, chosen), budget=None)
         limits.append((price_of(alone, objective_value(rest, rival)), f"{gpu_of(rest, rival)} wins"))
     if instance.limits.budget is not None:

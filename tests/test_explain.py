@@ -363,25 +363,36 @@ def test_no_price_helps_a_pool_that_is_too_slow_and_the_sentence_says_how_slow()
     assert f"{Account.within(fixed(instance, {'gpu': 'H20'}), fastest).days:.1f} days" in other.text
 
 
-def test_where_time_counts_a_price_matters_through_the_budget() -> None:
+@pytest.mark.parametrize("objective", ["time", "energy", "carbon", ["energy", "cost"]])
+def test_where_money_does_not_count_first_a_price_matters_through_the_budget(objective: Any) -> None:
     changes = (
-        ("objective", "time"),
+        ("objective", objective),
         ("search.tp", 1),
-        ("limits.budget", "100k USD"),
-        ("hardware.0.nodes", {"max": 9}),
+        ("limits.budget", "200k USD"),
+        ("hardware.0.price", "8 USD/gpu-hour"),
     )
     instance = instance_of(job(*changes))
     plan = best_plan(instance)
     assert plan is not None
-    for of in break_evens(instance, plan):
-        if of.wins != "below":
-            continue
-        assert of.break_even is not None
-        cheap = best_plan(with_pool(instance, of.pool, price=of.break_even * 0.999))
-        dear = best_plan(with_pool(instance, of.pool, price=of.break_even * 1.001))
-        assert cheap is not None
-        assert dear is not None
-        assert (cheap.of("pool") == of.pool, dear.of("pool") == of.pool) == (True, False)
+    (of,) = [each for each in break_evens(instance, plan) if each.wins == "below"]
+    assert of.gpu == "H800"
+    assert of.break_even is not None
+    cheap = best_plan(with_pool(instance, of.pool, price=of.break_even * 0.999))
+    dear = best_plan(with_pool(instance, of.pool, price=of.break_even * 1.001))
+    assert cheap is not None
+    assert dear is not None
+    assert (cheap.of("pool") == of.pool, dear.of("pool") == of.pool) == (True, False)
+
+
+@pytest.mark.parametrize(("objective", "words"), [("time", "takes longer"), ("carbon", "emits more")])
+def test_a_pool_that_is_worse_at_any_price_is_said_to_be_so_in_what_counts(
+    objective: str, words: str
+) -> None:
+    instance = instance_of(job(("objective", objective), ("search.tp", 1)))
+    plan = best_plan(instance)
+    assert plan is not None
+    (other,) = [of for of in break_evens(instance, plan) if of.gpu == "H20"]
+    assert (other.wins, other.text) == ("never", f"H20 wins at no price: its best plan {words}.")
 
 
 # ---------------------------------------------------------------------------------------------------
