@@ -107,6 +107,11 @@ class Economy:
         """What the run costs."""
         return self.total("cost", self.seconds(step))
 
+    def affordable(self, dollars: float) -> Array:
+        """The longest run that costs at most so much; 0 where a committed window alone is dearer."""
+        idle = self.total("cost", np.zeros(np.shape(self.rent)))
+        return np.where(idle <= dollars, _until(dollars, self.rent), 0.0)
+
     def longest(self, seconds: Any, cost: Any, energy: float = np.inf, carbon: float = np.inf) -> Array:
         """The longest step whose run takes at most so many seconds, and so much of the others, and has room.
 

@@ -8,7 +8,7 @@ from costmodel.estimate import Estimate as Prediction
 from planner.chance import share_within, spread_of
 from planner.confidence import Band, band_of
 from planner.economics import Economy
-from planner.instance import Instance
+from planner.instance import Instance, Limits
 from planner.keybook import run_of_rows
 from planner.memory_risk import MemoryRisk, risk_of
 from planner.search.rows import Plan
@@ -22,19 +22,26 @@ def band_of_plan(instance: Instance, plan: Plan) -> Band | None:
 
 
 def probabilities(instance: Instance, plan: Plan) -> dict[str, float]:
-    """That deadline and budget hold: the share of runs that are short enough (chance.share_within)."""
-    limits, economy = instance.limits, Economy.of(instance, plan.row, surely=False)
-    if instance.assume_mfu or (limits.deadline is None and limits.budget is None):
+    """That deadline and budget hold."""
+    if instance.assume_mfu:
         return {}
-    predicted = float(economy.seconds(np.array([plan.step]))[0])
-    band, spread = band_of_plan(instance, plan), spread_of(instance, plan.row, plan.step)
+    economy, spread = (
+        Economy.of(instance, plan.row, surely=False),
+        spread_of(instance, plan.row, plan.step),
+    )
+    return holding(instance.limits, economy, plan.step, band_of_plan(instance, plan), spread)
+
+
+def holding(
+    limits: Limits, economy: Economy, step: float, band: Band | None, spread: float
+) -> dict[str, float]:
+    """That deadline and budget hold: the share of runs that are short enough (chance.share_within)."""
+    predicted = float(economy.seconds(np.array([step]))[0])
     longest: dict[str, float] = {}
     if limits.deadline is not None:
         longest["deadline"] = limits.deadline
     if limits.budget is not None:
-        # A window that is paid for anyway may already be too dear.
-        window = float(economy.total("cost", np.zeros(1))[0])
-        longest["budget"] = limits.budget / float(economy.rent[0]) if window <= limits.budget else 0.0
+        longest["budget"] = float(economy.affordable(limits.budget)[0])
     return {name: share_within(seconds / predicted, band, spread) for name, seconds in longest.items()}
 
 

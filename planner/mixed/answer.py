@@ -12,8 +12,9 @@ from planner import solution
 from planner.answer import Used, memory_parts, slack_of_run, spare
 from planner.instance import Instance, Pool
 from planner.mixed.losses import PairLosses
-from planner.mixed.outlook import PairOutlook, band_of_pair
+from planner.mixed.outlook import PairOutlook
 from planner.mixed.plan import MixedPlan, mixed_of
+from planner.mixed.sureness import band_of_pair, memory_risk, probabilities
 from planner.search.rows import memory_limit
 from planner.space.recompute import modules_of
 from planner.switches import overlaps_of
@@ -27,7 +28,7 @@ def predicted(instance: Instance, plan: MixedPlan) -> MixedEstimate:
 def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason, ...] = ()) -> solution.Plan:
     """A mixed plan as the solution file has it."""
     of, ahead = predicted(instance, plan), PairOutlook.of_pair(instance, plan)
-    band = band_of_pair(instance, plan)
+    band, risk = band_of_pair(instance, plan), memory_risk(instance, plan, of)
     fuller = int(np.argmax([float(memory.total) for memory in of.memory]))
     figures = solution.Estimate(
         step_time_s=of.step_time,
@@ -38,6 +39,10 @@ def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason
         tokens_per_s_per_gpu=of.tokens_per_second_per_gpu,
         memory_gib=memory_parts(of.memory[fuller]),
         evidence=band.evidence,
+        probability=probabilities(instance, plan, ahead, band),
+        out_of_memory=solution.MemoryRisk(
+            risk=risk.grade, probability=risk.probability, balanced=risk.balanced
+        ),
         breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
         **ahead.figures(band),
     )

@@ -39,6 +39,17 @@ class PairEconomy(Economy):
             return spent
         return spent + self.longer_rent * np.maximum(self.longer - np.maximum(seconds, self.committed), 0.0)
 
+    def affordable(self, dollars: float) -> Array:
+        """The longest run that costs at most so much; 0 where the committed windows alone are dearer.
+
+        Up to the end of the longer window only the other pool is paid by the second.
+        """
+        both = Economy.affordable(self, dollars)
+        assert self.longer is not None
+        assert self.longer_rent is not None
+        beside = (dollars - self.longer_rent * self.longer) / (self.rent - self.longer_rent)
+        return np.where((both > 0) & (both < self.longer), beside, both)
+
 
 def economy_of(
     instance: Instance, pools: tuple[Pool, Pool], num_gpus: Array, tokens_a_step: Array, replicas: Any = 1

@@ -9,10 +9,9 @@ import numpy as np
 from costmodel.energy import Energy
 from costmodel.money import dollars
 from costmodel.units import DAY
-from planner.confidence import Band, band_of
 from planner.instance import Instance, Pool
 from planner.mixed.losses import PairLosses, failures_of_both, nodes_of
-from planner.mixed.plan import MixedPlan, mixed_of
+from planner.mixed.plan import MixedPlan
 from planner.outlook import Outlook
 from planner.site import Site
 
@@ -82,9 +81,3 @@ def _site_of_both(pools: tuple[Pool, Pool], gpus: np.ndarray) -> Site | None:
     )
     flat = {name: float(np.asarray(getattr(failures, name)).reshape(-1)[0]) for name in failures.__slots__}
     return replace(first, reliability=replace(first.reliability, failures=replace(failures, **flat)))
-
-
-def band_of_pair(instance: Instance, plan: MixedPlan) -> Band:
-    """The wider band of the two parts' runs; no mixed run was measured, so the evidence is weak."""
-    bands = [band_of(part.run) for part in mixed_of(instance, plan).parts]
-    return Band(min(band.low for band in bands), max(band.high for band in bands), "weak")
