@@ -16,6 +16,7 @@ NAMES = {
     "recompute": "recompute",
     "recompute_modules": "recomputed modules",
     "gpu": "GPU type",
+    "mixed": "form",
     "precision": "precision",
     "stages": "stages",
     "tp_overlap": "TP overlap",

@@ -17,8 +17,12 @@ from planner.cli.app import app
 from planner.instance import Instance
 from planner.marginal import moves
 from planner.mixed.explain import best_of_both
-from planner.mixed.why import best_so
+from planner.mixed.shortfall import aimed
+from planner.mixed.why import best_so, no_plan_so
+from planner.problem import load_problem
+from planner.resolve import instance_of
 from planner.solution import Plan
+from planner.variants import with_limits
 
 EXAMPLE = "problems/70b_two_pools.yaml"
 NAMES = ("tp", "pp", "dp", "micro_batch", "zero", "num_gpus", "num_microbatches")
@@ -78,7 +82,7 @@ def questions_hold(seed: int) -> int:
             numbers = np.atleast_1d(of.num_microbatches) if name == "num_microbatches" else [read(name, of)]
             return np.full(len(layers), all(number == wanted for number in numbers))
 
-        answer = best_so(instance, {name: wanted})[1]
+        answer = best_so(instance, {name: wanted})
         assert equal(value(instance, answer), least(instance, oracle, alone, keep, keep)), (
             seed,
             name,
@@ -91,7 +95,7 @@ def questions_hold(seed: int) -> int:
         def keep_form(of: Any, layers: Any, again: Any, form: str = form) -> Any:
             return np.full(len(layers), of.form == form)
 
-        answer = best_so(instance, {"mixed": form})[1]
+        answer = best_so(instance, {"mixed": form})
         every = (lambda of, layers, again: np.ones(len(layers), dtype=bool)) if form == "none" else None
         wanted = least(instance, oracle, alone, None if every else keep_form, every)
         assert equal(value(instance, answer), wanted), (seed, form)
@@ -135,8 +139,51 @@ def test_a_plan_on_two_pools_is_explained() -> None:
     assert decided >= {"gpu", "mixed", "first_ranks", "tp", "pp", "dp", "nodes of H20", "layers of H20"}
     for reason in found["reasons"]:
         # The objective is cost: whatever decides otherwise costs more, or there is no such plan.
-        assert reason["because"] == "limits" or reason["effect"]["dollars"] > 0
+        assert reason["because"] == "deadline" or reason["effect"]["dollars"] > 0
     assert found["sureness"]["evidence"] == "weak"
+
+
+def test_where_no_plan_decides_otherwise_the_nearest_is_told() -> None:
+    instance = instance_of(load_problem(EXAMPLE))
+    free = aimed(with_limits(instance, deadline=None), "time")
+    reasons = {
+        of["decision"]: of for of in json.loads(run("--part", "why", "--format", "json").stdout)["reasons"]
+    }
+    for decision, question in (("mixed", {"mixed": "replicas"}), ("gpu", {"mixed": "none"})):
+        nearest = best_so(free, question)
+        assert nearest is not None
+        said = f"the fastest takes {nearest.estimate.days:.1f} days of 70.0 (and costs ${nearest.estimate.dollars:,.0f})"
+        assert reasons[decision]["because"] == "deadline"
+        assert reasons[decision]["text"].endswith(
+            f"no plan that decides otherwise is within the limits; {said}."
+        )
+        assert nearest.estimate.days > 70
+
+
+@pytest.mark.parametrize(
+    ("limits", "question", "limit", "words"),
+    [
+        ({"budget": "200k USD"}, {"tp": 4}, "budget", "the cheapest costs"),
+        ({"require": ["mfu >= 0.9"]}, {"tp": 1}, "mfu >= 0.9", "without mfu >= 0.9 the fastest takes"),
+        (
+            {"deadline": "30 days", "budget": "100k USD"},
+            {"tp": 4},
+            "deadline and budget",
+            "the fastest takes",
+        ),
+        ({"carbon": "10 t"}, {"tp": 4}, "carbon", "the least is"),
+        ({}, {"mixed": "stages", "pp": 1}, "search", "leave no other value"),
+        ({}, {"mixed": "replicas", "pp": 1, "tp": 1}, "memory", "none fits into the memory"),
+    ],
+)
+def test_the_limit_that_leaves_no_plan_of_either_kind_is_named(
+    limits: dict[str, Any], question: dict[str, Any], limit: str, words: str
+) -> None:
+    loose = {"deadline": "400 days", "budget": "5M USD"}
+    problem = load_problem(EXAMPLE, [("limits", loose | limits)])
+    because, said = no_plan_so(instance_of(problem), question)
+    assert because == limit
+    assert words in said
 
 
 def test_a_question_is_answered_by_the_best_plan_that_decides_so() -> None:
@@ -147,7 +194,8 @@ def test_a_question_is_answered_by_the_best_plan_that_decides_so() -> None:
     assert found["plan"]["decisions"]["mixed"] is not None
     chosen = run("--why", "mixed=stages")
     assert "already" in chosen.output
-    assert "No plan with" in run("--why", "gpu=H20").output
+    assert "No plan with GPU type H20: the fastest takes" in run("--why", "gpu=H20").output
+    assert "the leanest even split needs" in run("--why", "gpus=8").output
     wrong = run("--why", "mixed=both")
     assert wrong.exit_code == 2
     assert "none, stages, replicas" in wrong.stderr

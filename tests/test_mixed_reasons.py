@@ -14,10 +14,11 @@ from oracle import Oracle, objective, within
 
 from planner.instance import Instance
 from planner.mixed import MixedPlan, best_of_pairs
-from planner.mixed.questions import questions, value_of
-from planner.mixed.reasons import answers, better_than, keys_if_any, told
+from planner.mixed.questions import MixedQuestion, questions, value_of
+from planner.mixed.reasons import answers, better_than, keys_if_any, told, why_none
+from planner.mixed.shortfall import loosened
 from planner.relaxed import every_family
-from planner.search import Plan, Table, best, goal_of
+from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.space.recompute import recompute_families, variants
 
@@ -132,6 +133,25 @@ def objective_of(plan: MixedPlan | Plan | None, instance: Instance) -> float:
     return objective(instance, of.days * 86400.0, of.dollars)[0]
 
 
+def limits_are_named(
+    instance: Instance, oracle: MixedOracle, alone: Oracle, plan: MixedPlan, asked: list[MixedQuestion]
+) -> None:
+    """Where no plan decides otherwise, the limit named is the first without which one does."""
+    named = why_none(instance, asked, Effort(), {})
+    for question, (limit, words) in zip(asked, named, strict=True):
+        first = next(
+            (
+                free.limit
+                for free in loosened(instance)
+                if free.limit != "memory"
+                and least(free.instance, oracle, alone, question.decision, plan) is not None
+            ),
+            None,
+        )
+        assert limit == first or (first is None and limit in ("memory", "search")), question.decision
+        assert words
+
+
 def asked(seed: int) -> int:
     """Compares all reasons of one problem's best mixed plan; how many."""
     random = Random(seed)
@@ -146,8 +166,9 @@ def asked(seed: int) -> int:
         return 0
     table = Table.of(instance, goal_of(instance), every_family(instance))
     single = best(table, in_families(recompute_families(instance)))
-    found = answers(search, list(questions(instance, plan)), table, single)
+    found = answers(instance, list(questions(instance, plan)), table, single, search.effort, search.memo)
     assert found
+    limits_are_named(instance, oracle, alone, plan, [of.question for of in found if of.plan is None])
     wins = better_than(instance, keys_if_any(instance, single))[0]
     both = [plan, *([] if single is None else [single])]
     assert (

@@ -48,8 +48,8 @@ class MixedQuestion:
     mask: MixedMask
     single: Mask | None = None
     """The same of plans on one pool; None where these have no such decision, or `narrowed` asks for it."""
-    narrowed: Instance | None = None
-    """The instance without the chosen value: where plans on one pool have to be looked for anew."""
+    narrowed: Callable[[Instance], Instance] | None = None
+    """An instance without the chosen value: where plans on one pool have to be looked for anew."""
     split: int | None = None
     """Another number of layers on the first pool's ranks than this."""
 
@@ -273,8 +273,10 @@ def _micro_batches(instance: Instance, plan: MixedPlan) -> Iterator[MixedQuestio
     name, chosen = "num_microbatches", plan.num_microbatches[0]
     if alike_in(instance, plan.form):
         asked = requirement(f"{name} != {chosen}")
-        narrowing = replace(instance.narrowing, required=(*instance.narrowing.required, asked))
-        narrowed = replace(instance, narrowing=narrowing)
+
+        def narrowed(of: Instance) -> Instance:
+            return replace(of, narrowing=replace(of.narrowing, required=(*of.narrowing.required, asked)))
+
         mask = usual(instance, other(name, chosen))
         yield MixedQuestion(name, chosen, partial(value_of, name), mask, narrowed=narrowed)
         return

@@ -23,11 +23,13 @@ from planner.mixed.best import Asked, BestOfPairs, Keys, best_of_each
 from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either, MixedQuestion, questions
 from planner.mixed.search import Memo
+from planner.mixed.shortfall import NOTHING_LEFT, loosened, memo_of
 from planner.mixed.words import head_words, label_of
 from planner.relaxed import every_family
-from planner.search import Effort, Plan, Table, best_each, goal_of
+from planner.search import Effort, Plan, Table, best, best_each, goal_of
+from planner.search.goal import in_families
 from planner.solution import Reason
-from planner.space.recompute import HIDDEN
+from planner.space.recompute import HIDDEN, recompute_families
 from planner.variants import best_plan
 
 Array = NDArray[Any]
@@ -46,25 +48,53 @@ def reasons(search: BestOfPairs, table: Table, single: Plan | None) -> tuple[Rea
 
     What was not proved in time is left out.
     """
-    instance, plan = search.instance, search.best
+    instance, plan, effort = search.instance, search.best, search.effort
     assert plan is not None
     mine = reported(instance, plan)
-    return tuple(
-        reason_of(instance, mine, each)
-        for each in answers(search, list(questions(instance, plan)), table, single)
-    )
+    asked = list(questions(instance, plan))
+    found = answers(instance, asked, table, single, effort, search.memo)
+    missing = [of.question for of in found if of.plan is None]
+    why = why_none(instance, missing, effort, search.memo)
+    short = dict(zip((question.decision for question in missing), why, strict=True))
+    if effort.out_of_time:
+        return ()
+    return tuple(reason_of(instance, mine, of, short.get(of.question.decision)) for of in found)
+
+
+def why_none(
+    instance: Instance, asked: Sequence[MixedQuestion], effort: Effort, memo: Memo
+) -> list[tuple[str, str]]:
+    """For each question that no plan answers the limit that leaves none, and how near the nearest comes."""
+    found: dict[int, tuple[str, str]] = {}
+    for free in loosened(instance):
+        left = [place for place in range(len(asked)) if place not in found]
+        if not left or effort.out_of_time:
+            break
+        of = free.instance
+        table = Table.of(of, goal_of(of), every_family(of))
+        single = best(table, in_families(recompute_families(of)), effort)
+        some, known = [asked[place] for place in left], memo_of(instance, of, memo)
+        answered = answers(of, some, table, single, effort, known)
+        for place, each in zip(left, answered, strict=bool(answered)):
+            if each.plan is not None:
+                found[place] = free.limit, free.words(told(of, each.plan))
+    return [found.get(place, NOTHING_LEFT) for place in range(len(asked))]
 
 
 def answers(
-    search: BestOfPairs, asked: Sequence[MixedQuestion], table: Table, single: Plan | None
+    instance: Instance,
+    asked: Sequence[MixedQuestion],
+    table: Table,
+    single: Plan | None,
+    effort: Effort,
+    memo: Memo,
 ) -> list[Answered]:
     """The answer to each question, in their order; none of them if the time is out before that is proved."""
-    instance, effort = search.instance, search.effort
     known = keys_if_any(instance, single)
     to_beat = [known if otherwise(instance, each, single) else None for each in asked]
     open_ones = [Asked(q.mask, keys, split=q.split) for q, keys in zip(asked, to_beat, strict=True)]
     every = tuple(family for family in every_family(instance) if family < HIDDEN)
-    found = best_of_each(instance, open_ones, effort, search.memo, every)
+    found = best_of_each(instance, open_ones, effort, memo, every)
     if not found.complete:
         return []
     if single is None or known is None:
@@ -77,7 +107,7 @@ def answers(
             for place, (question, of) in enumerate(zip(asked, found.asked, strict=True))
             if question.of_both and to_beat[place] is None and not beats(of, known)
         ]
-        others = on_one_pool([asked[place] for place in left], table, search)
+        others = on_one_pool(instance, [asked[place] for place in left], table, effort)
         for place, other in zip(left, others, strict=True):
             if other is not None and not beats(found.asked[place], keys_of_single(instance, other)):
                 plans[place] = other
@@ -89,11 +119,13 @@ def beats(of: Asked, keys: Keys) -> bool:
     return of.plan is not None and of.achieved is not None and first_wins(of.achieved, keys)
 
 
-def on_one_pool(asked: Sequence[MixedQuestion], table: Table, search: BestOfPairs) -> list[Plan | None]:
+def on_one_pool(
+    instance: Instance, asked: Sequence[MixedQuestion], table: Table, effort: Effort
+) -> list[Plan | None]:
     """The best plan on one pool that decides otherwise, of each question."""
     masks = [question.single for question in asked if question.narrowed is None]
-    found = iter(best_each(table, masks, search.effort) if masks else ())
-    return [next(found) if of.narrowed is None else best_plan(of.narrowed) for of in asked]
+    found = iter(best_each(table, masks, effort) if masks else ())
+    return [next(found) if of.narrowed is None else best_plan(of.narrowed(instance)) for of in asked]
 
 
 def otherwise(instance: Instance, question: MixedQuestion, single: Plan | None) -> bool:
@@ -142,13 +174,18 @@ def told(instance: Instance, plan: Either) -> solution.Plan:
     return answer.reported(instance, plan)
 
 
-def reason_of(instance: Instance, mine: solution.Plan, of: Answered) -> Reason:
-    """What the best plan that decides otherwise would change, and which part of the step changes most."""
+def reason_of(instance: Instance, mine: solution.Plan, of: Answered, short: tuple[str, str] | None) -> Reason:
+    """What the best plan that decides otherwise would change, and which part of the step changes most.
+
+    Where there is none, `short` is the limit that leaves none and how near the nearest comes.
+    """
     question = of.question
     decision, chosen = question.decision, question.chosen
     if of.plan is None:
-        text = f"{label_of(decision)} {chosen}: no plan that decides otherwise is within the limits."
-        return Reason(decision=decision, chosen=chosen, because="limits", text=text)
+        assert short is not None
+        limit, words = short
+        text = f"{label_of(decision)} {chosen}: no plan that decides otherwise is within the limits; {words}."
+        return Reason(decision=decision, chosen=chosen, because=limit, text=text)
     theirs = told(instance, of.plan)
     alternative = question.value(instance, of.plan)
     head = f"{label_of(decision)} {chosen} -> {alternative}{head_words(mine, theirs, (decision,))}"

@@ -10,6 +10,7 @@ from planner.explanation import Answer
 from planner.instance import Instance, Narrowing
 from planner.mixed.questions import Either
 from planner.mixed.reasons import better_than, difference, keys_if_any, told
+from planner.mixed.shortfall import NOTHING_LEFT, loosened
 from planner.mixed.words import head_words
 from planner.solution import Decisions
 from planner.solution import Plan as Told
@@ -32,11 +33,10 @@ def answered_of_both(
     asked = question_words(question)
     if chosen == dict(question):
         return Answer(**common, because="chosen", text=f"The plan has {asked} already."), mine.decisions
-    single, other = best_so(instance, question)
+    other = best_so(instance, question)
     if other is None:
-        because, why = no_plan(single, question)
-        text = f"No plan with {asked}: none on two pools is within the limits, and on one {why}."
-        return Answer(**common, because=because, text=text), mine.decisions
+        because, why = no_plan_so(instance, question)
+        return Answer(**common, because=because, text=f"No plan with {asked}: {why}."), mine.decisions
     return Answer(**common, **compared(instance, mine, other, question)), mine.decisions
 
 
@@ -54,25 +54,44 @@ def value_in(decisions: Decisions, name: str) -> Any:
     return "none" if name == "mixed" and value is None else value
 
 
-def best_so(instance: Instance, question: Mapping[str, Any]) -> tuple[Instance, Told | None]:
-    """The instance of plans on one pool that decide so, and the best plan of either kind."""
-    rest = {name: value for name, value in question.items() if name != "mixed"}
-    form = question.get("mixed")
-    alone = fixed(instance, rest)
-    if form not in (None, "none"):
-        alone = replace(alone, pools=())
+def best_so(instance: Instance, question: Mapping[str, Any]) -> Told | None:
+    """The best plan of either kind that decides so."""
+    alone, both = alone_that(instance, question), pairs_that(instance, question)
     single = best_plan(alone) if alone.pools else None
-    both = pairs_that(instance, rest, form)
     # The order of plans is the objective's alone: the same whatever is fixed.
     mixed = None if both is None else better_than(both, keys_if_any(alone, single))[0]
     if both is not None and mixed is not None:
-        return alone, told(both, mixed)
-    return alone, None if single is None else told(alone, single)
+        return told(both, mixed)
+    return None if single is None else told(alone, single)
 
 
-def pairs_that(instance: Instance, rest: Mapping[str, Any], form: str | None) -> Instance | None:
+def no_plan_so(instance: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
+    """The limit that leaves no plan of either kind that decides so, and how near the nearest comes."""
+    found = next(
+        (
+            (free.limit, free.words(plan))
+            for free in loosened(instance)
+            if (plan := best_so(free.instance, question)) is not None
+        ),
+        NOTHING_LEFT,
+    )
+    alone = alone_that(instance, question)
+    # Of plans on one pool it is known how little memory would do, or what a framework cannot launch.
+    more = found[0] in ("memory", NOTHING_LEFT[0]) and question.get("mixed", "none") == "none"
+    return no_plan(alone, question) if more else found
+
+
+def alone_that(instance: Instance, question: Mapping[str, Any]) -> Instance:
+    """The instance of plans on one pool that decide so; without pools where no such plan is on one."""
+    alone = fixed(instance, {name: value for name, value in question.items() if name != "mixed"})
+    return alone if question.get("mixed", "none") == "none" else replace(alone, pools=())
+
+
+def pairs_that(instance: Instance, question: Mapping[str, Any]) -> Instance | None:
     """The instance of plans on two pools that decide so; None where no such plan is on two."""
     assert instance.mixing is not None
+    rest = {name: value for name, value in question.items() if name != "mixed"}
+    form = question.get("mixed")
     if form == "none":
         return None
     if form is not None:
