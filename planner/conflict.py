@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from costmodel.units import DAY
 from planner.answer import surely
 from planner.choose import conflict
 from planner.frameworks.table import ANY
-from planner.instance import Instance
+from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
-from planner.looser import looser
+from planner.looser import looser, value_of_single
 from planner.other_frameworks import FRAMEWORK, others, removes_keys, with_framework, without_memory_limit
 from planner.relaxed import (
     OTHERS,
@@ -41,8 +42,12 @@ Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
 
 def infeasible(instance: Instance) -> Conflict:
     """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
+    if instance.mixing is not None:
+        from planner.mixed.conflict import infeasible_of_both
+
+        return infeasible_of_both(instance)
     moves = [*moved_limits(instance), *more_nodes(instance), *less_headroom(instance)]
-    moves += [*less_sure(instance), *looser(instance, fastest)]
+    moves += [*less_sure(instance), *looser(instance, fastest, value_of_single)]
     limits = conflicting(instance)
     if FRAMEWORK in limits:
         moves += another_framework(instance)
@@ -172,38 +177,48 @@ def moved_limits(instance: Instance, find: Optimum = optimum) -> list[Relaxation
 
 
 def more_nodes(instance: Instance) -> list[Relaxation]:
-    """For each pool the fewest nodes beyond its own with which a plan exists."""
+    """For each pool the fewest nodes beyond its own with which a plan on it exists."""
+
+    def enough(index: int, nodes: int) -> bool:
+        alone = only(instance, index, max_nodes=nodes)
+        return fastest(alone, alone.limits) is not None
+
+    return moved_nodes(instance, enough)
+
+
+def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[Relaxation]:
+    """For each pool the fewest nodes beyond its own that are enough, up to 16 times as many."""
     moves = []
     for index in instance.described:
-        low = high = instance.pools[index].max_nodes
-        alone = only(instance, index)
-        for _ in range(4):
-            high *= 2
-            if _with_nodes(alone, high):
-                moves.append(_nodes_move(alone, low, high))
-                break
-            low = high
+        pool = instance.pools[index]
+        fewest = fewest_beyond(pool.max_nodes, partial(enough, index))
+        if fewest is None:
+            continue
+        whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
+        there = pool.nodes or pool.max_nodes
+        old, new = f"{there} nodes of {pool.gpu.name}", f"{max(whole, there + 1)} nodes"
+        moves.append(relaxation("nodes", old, new))
     return moves
 
 
-def _nodes_move(alone: Instance, low: int, high: int) -> Relaxation:
-    pool = alone.pools[0]
-
-    def all_of(nodes: int) -> int:
-        return nodes + (0 if pool.site is None else pool.site.spare_nodes(nodes))
-
+def fewest_beyond(low: int, enough: Callable[[int], bool]) -> int | None:
+    """The fewest beyond `low` that are enough: doubled up to four times, then by bisection."""
+    high = low
+    for _ in range(4):
+        low, high = high, 2 * high
+        if enough(high):
+            break
+    else:
+        return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _with_nodes(alone, middle) else (middle, high)
-    there = pool.nodes or pool.max_nodes
-    return relaxation("nodes", f"{there} nodes of {pool.gpu.name}", f"{max(all_of(high), there + 1)} nodes")
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
-def _with_nodes(alone: Instance, nodes: int) -> bool:
-    return fastest(only(alone, 0, max_nodes=nodes), alone.limits) is not None
-
-
-def less_headroom(instance: Instance) -> list[Relaxation]:
+def less_headroom(
+    instance: Instance, possible: Callable[[Instance, Limits], bool] = possible
+) -> list[Relaxation]:
     """The largest memory headroom with which a plan exists, if giving some up helps."""
     limits = instance.limits
     if limits.memory_headroom <= 0 or not possible(instance, replace(limits, memory_headroom=0.0)):

@@ -16,7 +16,7 @@ from planner.errors import Infeasible
 from planner.explanation import Alone, Answer, ExplainedReason, Explanation, Sureness
 from planner.instance import Instance
 from planner.marginal import moved, moves
-from planner.mixing import ALONE_NEAREST, BETTER_ALONE
+from planner.mixing import BETTER_ALONE
 from planner.paying import paying_of
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
@@ -142,11 +142,10 @@ def solved(instance: Instance, progress: Progress) -> Solved:
 
 
 def conflict_words(conflict: Conflict, *, mixing: bool) -> str:
-    """Why there is nothing to explain; what would make a plan possible is said of plans on one pool."""
+    """Why there is nothing to explain, and what would make a plan possible."""
     moves = "".join(f"\n  {move.text}" for move in conflict.relaxations)
     kinds = ", on one pool or on two" if mixing else ""
-    note = f"\n{ALONE_NEAREST}" if mixing else ""
-    return f"no plan is within the limits{kinds}; in conflict: {', '.join(conflict.limits)}{moves}{note}"
+    return f"no plan is within the limits{kinds}; in conflict: {', '.join(conflict.limits)}{moves}"
 
 
 def objective_words(instance: Instance) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import floor, log10
-from typing import Any
+from typing import Any, TypeVar
 
 from costmodel.flops import model_flops_per_token
 from costmodel.units import GIB
@@ -16,14 +16,16 @@ from planner.search import Plan
 from planner.solution import Relaxation
 from planner.variants import decided
 
+P = TypeVar("P")
+
 HALVINGS = 8
 """Of the way from what is required of a prediction to what the fastest plan without it has."""
-Find = Callable[[Instance, Limits], "Plan | None"]
+Find = Callable[[Instance, Limits], "P | None"]
 """How a plan within limits is found: `relaxed.fastest`."""
 
 
-def value_of(instance: Instance, plan: Plan, name: str) -> Any:
-    """A decision or a prediction of a plan, by the word of requirements."""
+def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
+    """`value_of` of a plan on one pool."""
     of = decided(instance, plan)
     pool, gpus = instance.pools[plan.of("pool")], int(of["num_gpus"])
     rate = of["global_batch"] * instance.seq_len / plan.step / gpus
@@ -39,8 +41,13 @@ def value_of(instance: Instance, plan: Plan, name: str) -> Any:
     }[name]
 
 
-def looser(instance: Instance, find: Find) -> list[Relaxation]:
-    """For each requirement that alone is in the way: what would do instead."""
+def looser(
+    instance: Instance, find: Find[P], value_of: Callable[[Instance, P, str], Any]
+) -> list[Relaxation]:
+    """For each requirement that alone is in the way: what would do instead.
+
+    `value_of` reads a decision or a prediction of a plan that is found, by the word of requirements.
+    """
     moves = []
     for of in requirements_of(instance):
         free = without_requirements(instance, [of.text])
@@ -50,7 +57,7 @@ def looser(instance: Instance, find: Find) -> list[Relaxation]:
     return moves
 
 
-def moved(instance: Instance, of: Requirement, found: Any, find: Find) -> Relaxation:
+def moved(instance: Instance, of: Requirement, found: Any, find: Find[P]) -> Relaxation:
     """The nearest value with which there is a plan, where values have an order; `found` is one that does."""
     if of.operator in ("==", "!=", "in"):
         text = f"without {of.text} a plan is possible: the fastest has {of.name} {found}"
@@ -60,7 +67,7 @@ def moved(instance: Instance, of: Requirement, found: Any, find: Find) -> Relaxa
     return Relaxation(limit=of.text, **{"from": of.text}, to=near.text, text=text)
 
 
-def nearest_value(instance: Instance, of: Requirement, found: Any, find: Find) -> Any:
+def nearest_value(instance: Instance, of: Requirement, found: Any, find: Find[P]) -> Any:
     """By bisection: what is looser than a value with which there is a plan has one too."""
     whole, up = of.name not in QUANTITIES, of.operator[0] == "<"
     low, high = of.value, found if whole else loosened(found, up)

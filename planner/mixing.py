@@ -50,8 +50,6 @@ ALONE = "Plans here are on one pool each; `planner solve` says whether two pools
 """What commands say that do not look at mixed plans."""
 BETTER_ALONE = "No plan on two pools is better; what is said here compares plans on one pool each."
 """What is said of an explanation of a plan on one pool, where the problem lets plans use two."""
-ALONE_NEAREST = "What would make a plan possible is worked out for single pools; two together may need less."
-"""What is said where two pools together have no plan either."""
 
 
 def alone_note(problem: Problem) -> tuple[str, ...]:

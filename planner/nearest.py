@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from costmodel.units import DAY
 from planner.answer import reported, surely
-from planner.instance import Instance, Limits
-from planner.search import Effort, Plan, Table, best, goal_of
+from planner.instance import Instance, Limits, Term
+from planner.search import Effort, Table, best, goal_of
 from planner.solution import Nearest
+from planner.solution import Plan as Told
 from planner.space.recompute import recompute_families
 
 HALVINGS = 12
 """Of the bracket around the least share: to 1/4096 of it."""
+Within = Callable[[Limits, Term], "Near | None"]
+"""Finds the best plan of one objective within limits."""
 FARTHEST = 64.0
 """Limits this many times as loose are not near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A plan with what deadline and budget have to allow for."""
+
+    days: float
+    dollars: float
+    told: Callable[[], Told]
+    """The plan as the solution file has it."""
+
+    def share(self, limits: Limits) -> float:
+        """By which share it is beyond deadline or budget, whichever it breaks more."""
+        deadline = (limits.deadline or float("inf")) / DAY
+        return max(self.days / deadline, self.dollars / (limits.budget or float("inf"))) - 1
 
 
 def nearest_miss(instance: Instance) -> Nearest | None:
@@ -25,43 +45,62 @@ def nearest_miss(instance: Instance) -> Nearest | None:
     limits = instance.limits
     if limits.deadline is None and limits.budget is None:
         return None
-    free = replace(limits, deadline=None, budget=None)
-    table = Table.of(instance, goal_of(instance, free), recompute_families(instance))
-    low, high, plan = 0.0, FARTHEST, _within(table, limits, FARTHEST)
-    if plan is None:
+    if instance.mixing is not None:
+        from planner.mixed.conflict import near_of_both
+
+        within = near_of_both(instance)
+    else:
+        within = near_of_single(instance)
+    near = nearest(limits, within)
+    if near is None:
         return None
-    high = min(high, share_of(instance, plan))
+    over = {
+        "days": max(0.0, near.days - (limits.deadline or float("inf")) / DAY),
+        "dollars": max(0.0, near.dollars - (limits.budget or float("inf"))),
+    }
+    return Nearest(plan=near.told(), over=over, text=words(over))
+
+
+def nearest(limits: Limits, within: Within) -> Near | None:
+    """The plan within the least share of limits, by bisection; `within` finds one within looser limits."""
+    low, high, near = 0.0, FARTHEST, within(looser(limits, FARTHEST), aim(limits))
+    if near is None:
+        return None
+    high = min(high, near.share(limits))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        found = _within(table, limits, middle)
+        found = within(looser(limits, middle), aim(limits))
         if found is None:
             low = middle
         else:
-            plan, high = found, min(middle, max(share_of(instance, found), low))
-    days, cost = surely(instance, plan)
-    over = {
-        "days": max(0.0, days - (limits.deadline or float("inf")) / DAY),
-        "dollars": max(0.0, cost - (limits.budget or float("inf"))),
-    }
-    return Nearest(plan=reported(instance, plan), over=over, text=words(over))
+            near, high = found, min(middle, max(found.share(limits), low))
+    return near
 
 
-def _within(table: Table, limits: Limits, share: float) -> Plan | None:
-    """A plan within limits that are so much looser."""
-    looser = replace(
+def aim(limits: Limits) -> Term:
+    """What the plan within looser limits is the best in."""
+    return "time" if limits.deadline is not None else "cost"
+
+
+def looser(limits: Limits, share: float) -> Limits:
+    """Deadline and budget looser by a share."""
+    return replace(
         limits,
         deadline=None if limits.deadline is None else limits.deadline * (1 + share),
         budget=None if limits.budget is None else limits.budget * (1 + share),
     )
-    objective = "time" if limits.deadline is not None else "cost"
-    return best(table.again(goal_of(table.instance, looser, objective)), effort=Effort())
 
 
-def share_of(instance: Instance, plan: Plan) -> float:
-    """By which share a plan is beyond deadline or budget, whichever it breaks more."""
-    days, cost = surely(instance, plan)
-    deadline = (instance.limits.deadline or float("inf")) / DAY
-    return max(days / deadline, cost / (instance.limits.budget or float("inf"))) - 1
+def near_of_single(instance: Instance) -> Within:
+    """How plans on one pool are found within limits."""
+    free = replace(instance.limits, deadline=None, budget=None)
+    table = Table.of(instance, goal_of(instance, free), recompute_families(instance))
+
+    def within(limits: Limits, objective: Term) -> Near | None:
+        plan = best(table.again(goal_of(instance, limits, objective)), effort=Effort())
+        return None if plan is None else Near(*surely(instance, plan), partial(reported, instance, plan))
+
+    return within
 
 
 def words(over: dict[str, float]) -> str:

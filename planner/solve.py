@@ -10,7 +10,6 @@ from planner import answer, explain
 from planner.conflict import infeasible
 from planner.errors import TimeLimit
 from planner.instance import Instance
-from planner.mixing import ALONE_NEAREST
 from planner.nearest import nearest_miss
 from planner.outlook import Outlook
 from planner.price_of_sureness import price_of_sureness
@@ -106,8 +105,7 @@ def with_conflict(instance: Instance, found: Solution, progress: Progress) -> So
     progress("nothing fits: looking for the nearest that would")
     nearest = nearest_miss(instance)
     conflict = infeasible(instance).model_copy(update={"nearest": nearest})
-    notes = found.notes if instance.mixing is None else (*found.notes, ALONE_NEAREST)
-    return found.model_copy(update={"conflict": conflict, "notes": notes})
+    return found.model_copy(update={"conflict": conflict})
 
 
 def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:

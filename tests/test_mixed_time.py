@@ -90,12 +90,27 @@ def test_two_pools_are_looked_at_before_a_conflict_is_worked_out(monkeypatch: py
     assert solution.plans[0].decisions.mixed is not None
 
 
-def test_where_two_pools_have_no_plan_either_it_is_said_what_the_ways_out_are_of() -> None:
+def test_where_two_pools_have_no_plan_either_the_ways_out_are_of_both_kinds() -> None:
     solution = solve(job(deadline="1 day"))
     assert solution.status == "infeasible"
     assert solution.conflict is not None
     assert solution.conflict.limits == ("deadline",)
-    assert any("for single pools; two together may need less" in note for note in solution.notes)
+    moved = {move.limit: float(str(move.to).split()[0]) for move in solution.conflict.relaxations}
+    quicker = min(days())
+    assert quicker < max(days())
+    assert moved["deadline"] == pytest.approx(quicker, rel=1e-2)
+    assert solution.conflict.nearest is not None
+    assert solution.conflict.nearest.plan.decisions.mixed is not None
+    assert solution.conflict.nearest.plan.estimate.days == pytest.approx(quicker, rel=1e-3)
+
+
+def test_a_deadline_moved_as_said_leaves_a_plan() -> None:
+    conflict = solve(job(deadline="1 day")).conflict
+    assert conflict is not None
+    (move,) = [of for of in conflict.relaxations if of.limit == "deadline"]
+    assert solve(job(deadline=str(move.to))).status == "optimal"
+    (days, unit) = str(move.to).split()
+    assert solve(job(deadline=f"{float(days) * 0.99} {unit}")).status == "infeasible"
 
 
 @pytest.mark.parametrize("module", [searching, rows])

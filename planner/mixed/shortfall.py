@@ -9,12 +9,10 @@ from costmodel.units import DAY
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.mixed.search import Memo
+from planner.other_frameworks import without_memory_limit
 from planner.relaxed import TERMS, limited, without
 from planner.solution import Plan as Told
-from planner.variants import with_pool
 
-AMPLE = 1e3
-"""Times the memory that GPUs have, where it is asked whether memory is what is missing."""
 NOTHING_LEFT = "search", "the layers, the batch and the pools leave no other value"
 
 
@@ -36,12 +34,7 @@ def loosened(instance: Instance) -> Iterator[Loosened]:
         yield Loosened(name, aimed(free, term), _words(limits, name))
     if len(named) > 1:
         yield Loosened(" and ".join(named), aimed(without(instance, named), "time"), fastest_words)
-    roomy = without(instance, named)
-    for index in instance.described:
-        gpu = instance.pools[index].gpu
-        more = {"driver": AMPLE * gpu.memory.driver, "nominal": AMPLE * gpu.memory.nominal}
-        memory = gpu.memory.model_copy(update=more)
-        roomy = with_pool(roomy, index, gpu=gpu.model_copy(update={"memory": memory}))
+    roomy = without_memory_limit(without(instance, named))
     yield Loosened("memory", aimed(roomy, "time"), _memory_words)
 
 

@@ -115,6 +115,11 @@ def conflict(instance: Instance, evaluation: Evaluation) -> dict[str, Any]:
     `planner solve` adds how many nodes more and how much less headroom would do, and whether another
     framework would.
     """
+    if instance.mixing is not None:
+        from planner.mixed.conflict import conflicting_of_both, moved_limits_of_both
+
+        limits, moves = conflicting_of_both(instance), moved_limits_of_both(instance)
+        return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")
     limits = conflicting(instance, evaluation.optimum, evaluation.table, given=True)
     moves = moved_limits(instance, evaluation.optimum)
     return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")

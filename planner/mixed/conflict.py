@@ -1,0 +1,107 @@
+"""When neither one pool nor two have a plan: which limits conflict, and how far each would have to move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from costmodel.units import DAY
+from planner.conflict import conflicting, less_headroom, moved_nodes, relaxation, smallest
+from planner.instance import Instance, Limits, Term
+from planner.limit_words import limit_words
+from planner.looser import looser
+from planner.mixed.reasons import better_than, keys_if_any, told
+from planner.mixed.shortfall import aimed
+from planner.nearest import Near, Within
+from planner.relaxed import TERMS, limited, possible, without
+from planner.solution import Conflict, Relaxation
+from planner.solution import Plan as Told
+from planner.variants import best_plan, with_pool
+
+
+def infeasible_of_both(instance: Instance) -> Conflict:
+    """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
+
+    def enough(index: int, nodes: int) -> bool:
+        return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits)
+
+    moves = [*moved_limits_of_both(instance), *moved_nodes(instance, enough)]
+    moves += [*less_headroom(instance, possible_on_both), *looser(instance, quickest_of_both, value_told)]
+    return Conflict(limits=conflicting_of_both(instance), relaxations=tuple(moves))
+
+
+def conflicting_of_both(instance: Instance) -> tuple[str, ...]:
+    """A smallest set of limits that cannot hold together, by trial."""
+    named = limited(instance, instance.limits)
+
+    def helps(names: list[str]) -> bool:
+        free = without(instance, names)
+        return possible_on_both(free, free.limits)
+
+    # What leaves no plan whatever the limits leaves none on two pools as on one.
+    return smallest(named, helps) if helps(named) else conflicting(without(instance, named))
+
+
+def moved_limits_of_both(instance: Instance) -> list[Relaxation]:
+    """How far each limit on the run itself would have to move alone."""
+    moves = []
+    for name in limited(instance, instance.limits):
+        if name not in TERMS:
+            continue
+        # The instance's own limits ask for energy; without this one they may not.
+        free = replace(instance, limits=replace(instance.limits, **{name: None}))
+        plan = best_of_both(aimed(free, TERMS[name]))
+        if plan is not None:
+            least = spent(plan)[TERMS[name]]
+            moves.append(relaxation(name, *limit_words(name, getattr(instance.limits, name), least)))
+    return moves
+
+
+def near_of_both(instance: Instance) -> Within:
+    """How plans of either kind are found within limits (`nearest.nearest`)."""
+
+    def within(limits: Limits, objective: Term) -> Near | None:
+        plan = best_of_both(aimed(replace(instance, limits=limits), objective))
+        return None if plan is None else Near(plan.estimate.days, plan.estimate.dollars, lambda: plan)
+
+    return within
+
+
+def possible_on_both(instance: Instance, limits: Limits) -> bool:
+    """Whether any plan of either kind is within limits."""
+    return possible(instance, limits) or quickest_of_both(instance, limits) is not None
+
+
+def best_of_both(instance: Instance) -> Told | None:
+    """The best plan of either kind."""
+    single = best_plan(instance)
+    mixed = better_than(instance, keys_if_any(instance, single))[0]
+    best = single if mixed is None else mixed
+    return None if best is None else told(instance, best)
+
+
+def quickest_of_both(instance: Instance, limits: Limits) -> Told | None:
+    """The quickest plan of either kind within limits."""
+    return best_of_both(aimed(replace(instance, limits=limits), "time"))
+
+
+def spent(plan: Told) -> dict[Term, float]:
+    """What a plan takes, in the units of limits: seconds, USD, kWh, tonnes of CO2."""
+    of = plan.estimate
+    found: dict[Term, float] = {"time": of.days * DAY, "cost": of.dollars}
+    if of.energy is not None:
+        found |= {"energy": of.energy.mwh * 1e3, "carbon": of.energy.tonnes_co2}
+    return found
+
+
+def value_told(instance: Instance, plan: Told, name: str) -> Any:
+    """A decision or a prediction of a plan, by the word of requirements."""
+    of = plan.estimate
+    own = {
+        "gpus": plan.decisions.num_gpus,
+        "memory_gib": of.memory_gib.total,
+        "step_time_s": of.step_time_s,
+        "tokens_per_s_per_gpu": of.tokens_per_s_per_gpu,
+        "mfu": of.mfu,
+    }
+    return own[name] if name in own else getattr(plan.decisions, name)
