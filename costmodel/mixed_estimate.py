@@ -44,7 +44,7 @@ def estimate_mixed(
     of: Mixed, layers: Sequence[int], recomputed: Sequence[int] | None = None
 ) -> MixedEstimate:
     """Predicts a mixed plan with `layers`, of them `recomputed`, on each pipeline rank."""
-    both = _Side.of(of, 0, layers, recomputed), _Side.of(of, 1, layers, recomputed)
+    both = sides_of(of, layers, recomputed)
     lines = lines_of(of, [side.rates for side in both], [side.split for side in both])
     end = np.concatenate([end_of_step(side.rates, side.split)[side.held] for side in both])
     fixed = max(float(side.rates.fixed) for side in both)
@@ -55,7 +55,7 @@ def estimate_mixed(
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class Side:
     """One part with its rates and what its ranks hold."""
 
     run: Run
@@ -64,7 +64,7 @@ class _Side:
     held: list[int]
 
     @classmethod
-    def of(cls, of: Mixed, part: int, layers: Sequence[int], recomputed: Sequence[int] | None) -> _Side:
+    def of(cls, of: Mixed, part: int, layers: Sequence[int], recomputed: Sequence[int] | None) -> Side:
         split, held = split_of(of.parts[part].run, layers, recomputed), list(of.parts[part].ranks)
         return cls(of.joint_run(part), of.rates(part), split, held)
 
@@ -78,7 +78,12 @@ class _Side:
     @property
     def memory(self) -> PeakMemory:
         """`memory.breakdown.peak_by_category` of the ranks that the part holds."""
-        return peak_by_category(self.run, self.rates, _held_by(self.split, self.held))
+        return peak_by_category(self.run, self.rates, self.own_split)
+
+    @property
+    def own_split(self) -> StageSplit:
+        """The split with the ranks that the part holds only; its totals stay those of the whole model."""
+        return _held_by(self.split, self.held)
 
     @property
     def rank_memory(self) -> Array:
@@ -89,14 +94,19 @@ class _Side:
         return stage_time(self.rates, self.split)[self.held]
 
 
+def sides_of(of: Mixed, layers: Sequence[int], recomputed: Sequence[int] | None) -> tuple[Side, Side]:
+    """Both parts of a mixed plan."""
+    return Side.of(of, 0, layers, recomputed), Side.of(of, 1, layers, recomputed)
+
+
 def _held_by(split: StageSplit, ranks: list[int]) -> StageSplit:
-    """The split with some of its ranks only; its totals stay those of the whole model."""
+    """The split with some of its ranks only."""
     names = ("layers", "recomputed", "in_flight", "in_flight_recomputed", "first_in_flight", "first", "last")
     return replace(split, **{name: getattr(split, name)[ranks] for name in names})
 
 
 def _breakdown(
-    of: Mixed, both: tuple[_Side, _Side], lines: tuple[Line, ...], fixed: float, step: float
+    of: Mixed, both: tuple[Side, Side], lines: tuple[Line, ...], fixed: float, step: float
 ) -> dict[str, float]:
     """`estimate.step_parts` of the line that takes longest and its slowest rank."""
     longest = int(np.argmax([float(line.seconds) for line in lines]))
@@ -111,9 +121,7 @@ def _breakdown(
     return parts | {"stragglers": step - fsum(parts.values())}
 
 
-def _assembled(
-    of: Mixed, both: tuple[_Side, _Side], seconds: float, parts: dict[str, float]
-) -> MixedEstimate:
+def _assembled(of: Mixed, both: tuple[Side, Side], seconds: float, parts: dict[str, float]) -> MixedEstimate:
     runs, architecture = [part.run for part in of.parts], of.parts[0].run.architecture
     batches = [run.tokens_per_step for run in runs[: 1 if of.one_pipeline else 2]]
     tokens = float(sum(batches)) / seconds

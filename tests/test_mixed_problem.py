@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
 from mixed_handmade import JOB, SHAPES, job, mixed_plan, mixed_solution
@@ -380,15 +381,59 @@ def test_an_edited_plan_is_refused_by_what_contradicts_itself(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_a_report_shows_a_mixed_plans_own_figures(form: str) -> None:
+def test_a_report_shows_a_mixed_plan_rank_by_rank(form: str) -> None:
     solution = mixed_solution(form)
-    data = report_data(solution)
-    text = body(data, set())
-    assert data.ranks is None
+    data, plan = report_data(solution), solution.plans[0]
+    text, d = body(data, {"stage-time", "step-time", "stage-memory", "timeline"}), plan.decisions
     assert data.stale.startswith("The plan uses two pools.")
-    for part in solution.plans[0].decisions.parts:
+    for part in d.parts:
         assert f"{part.num_microbatches} x {part.dp} replicas" in text
     assert "Two pools together" in text
+    assert "lines mark what a plan may use on each" in text
+    of = data.ranks
+    assert of is not None
+    assert of.names == tuple(
+        f"{part.gpu} {rank}" for part in d.parts for rank in range(part.first_rank, part.last_rank + 1)
+    )
+    whole = np.full(len(of.names), plan.estimate.step_time_s)
+    assert sum(of.seconds.values()) == pytest.approx(whole)
+    assert all((part >= -1e-9).all() for part in of.seconds.values())
+    totals = of.memory["total"]
+    assert sum(part for name, part in of.memory.items() if name != "total") == pytest.approx(totals)
+    start = 0
+    for part, room in zip(d.parts, of.room[:: len(of.names) - 1], strict=True):
+        held = part.last_rank - part.first_rank + 1
+        assert totals[start : start + held].max() == pytest.approx(part.memory_gib)
+        assert room == part.memory_limit_gib
+        start += held
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_the_timeline_of_a_mixed_plan_takes_what_the_model_says(form: str) -> None:
+    """Each pipeline runs its own micro-batches, in the time that the formula of mixed pipelines gives it."""
+    solution = mixed_solution(form)
+    of, d = report_data(solution).ranks, solution.plans[0].decisions
+    assert of is not None
+    passes = of.timeline()
+    counts = [d.num_microbatches] if form == "stages" else [part.num_microbatches for part in d.parts]
+    assert [each.num_microbatches for each in of.pipelines] == counts
+    for each in of.pipelines:
+        mine = [one for one in passes if one.rank in each.rows]
+        assert len(mine) == 2 * each.num_microbatches * len(each.rows)
+        assert max(one.end for one in mine) == pytest.approx(each.seconds, rel=0.02)
+    rest = sum(of.tail.values())
+    assert of.pipeline_seconds() + rest == pytest.approx(solution.plans[0].estimate.step_time_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_mixed_plan_has_a_trace(form: str, tmp_path: Path) -> None:
+    (tmp_path / "solution.json").write_text(mixed_solution(form).to_json(), encoding="utf-8")
+    trace = tmp_path / "step.json"
+    found = run("report", str(tmp_path / "solution.json"), "--trace", str(trace))
+    assert found.exit_code == 0, found.output
+    events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    named = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert any(name.startswith("stage H20") for name in named)
 
 
 def test_what_looks_at_single_pools_only_says_so(tmp_path: Path) -> None:

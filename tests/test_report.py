@@ -289,14 +289,14 @@ def read_back(solution):
 
 def test_the_parts_of_every_stage_add_up_to_the_step_and_to_its_memory(data, solution):
     plan = solution.plans[0]
-    parts = data.ranks.seconds()
+    parts = data.ranks.seconds
     assert sum(parts.values()) == pytest.approx(np.full(plan.decisions.pp, plan.estimate.step_time_s))
     assert all((part >= -1e-9).all() for part in parts.values())
-    memory = data.ranks.memory()
+    memory = dict(data.ranks.memory)
     total = memory.pop("total")
     assert sum(memory.values()) == pytest.approx(total)
     assert total.tolist() == pytest.approx([stage.memory_gib for stage in plan.decisions.stages])
-    forward, backward = data.ranks.passes()
+    forward, backward = data.ranks.forward, data.ranks.backward
     times = [stage.micro_batch_time_s for stage in plan.decisions.stages]
     assert (forward + backward).sum(axis=1).tolist() == pytest.approx(times)
     assert ((forward / (forward + backward) > 0.2) & (forward / (forward + backward) < 0.5)).all()

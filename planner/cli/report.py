@@ -106,9 +106,7 @@ def write_trace(data: ReportData, path: Path) -> None:
     from planner.report.trace import trace
 
     if data.ranks is None:
-        found = "the time of its steps is agreed, not modelled"
-        if data.plan is None or data.plan.decisions.mixed:
-            found = "there is no plan" if data.plan is None else "the plan uses two pools"
+        found = "there is no plan" if data.plan is None else "the time of its steps is agreed, not modelled"
         raise InvalidInput(file="--trace", found=found, accepted="a solution with a plan of the cost model")
     write_whole(path, trace(data.ranks, str(data.solution.problem.get("name") or "plan")))
     typer.echo(str(path))

@@ -17,6 +17,7 @@ from planner.report.timeline import Pass
 from planner.resolve import instance_of
 from planner.solution import Explored, Plan, Solution, Swing
 from planner.validate import violations
+from planner.validate_mixed import mixed_of_decisions, pairs_of
 
 SEARCH = 1.8
 """Seconds that looking for alternatives may take unless told otherwise: with start and page, less than 3."""
@@ -30,8 +31,7 @@ class ReportData:
     problem: Problem
     instance: Instance
     ranks: Ranks | None
-    """The plan, rank by rank; None without a plan, where its time is agreed rather than modelled, and of a
-    plan on two pools."""
+    """The plan, rank by rank; None without a plan, and where its time is agreed rather than modelled."""
     passes: tuple[Pass, ...]
     found: Found
     swings: tuple[Swing, ...]
@@ -139,8 +139,8 @@ def explore(solution: Solution, progress: Callable[[str], None] = lambda text: N
 
 
 TOGETHER = (
-    "The plan uses two pools. The page shows the solution's own figures: other plans, the timeline and what "
-    "10 % more or less would change are only worked out for plans on one pool."
+    "The plan uses two pools. Sliders that choose again, and what 10 % more or less would change, are only "
+    "worked out for plans on one pool; `planner frontier` and `planner explain` look at both kinds."
 )
 
 
@@ -156,11 +156,15 @@ def outdated(wrong: list[str]) -> str:
 
 def ranks_of(problem: Problem, instance: Instance, solution: Solution) -> Ranks | None:
     """The plan, rank by rank."""
-    if not solution.plans or problem.assume_mfu is not None or solution.plans[0].decisions.mixed:
+    if not solution.plans or problem.assume_mfu is not None:
         return None
     from planner.report.candidates import pool_of
 
     plan = solution.plans[0]
+    if plan.decisions.mixed:
+        # Pools of one GPU type differ in price alone, of which nothing is said here.
+        pools = pairs_of(problem, plan.decisions)[0]
+        return Ranks.of_mixed(mixed_of_decisions(problem, pools, plan.decisions), plan.decisions)
     return Ranks.of(problem, instance.pools[pool_of(instance, plan)].entry, plan.decisions)
 
 

@@ -8,38 +8,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.directions import pass_seconds
 from costmodel.estimate import rank_parts
-from costmodel.layer import LayerCost, layer_cost
+from costmodel.layer import layer_cost
 from costmodel.memory.breakdown import by_category
+from costmodel.mixed import Mixed
+from costmodel.mixed_ranks import mixed_ranks
 from costmodel.pipeline import stage_split
 from costmodel.rates import stage_rates
-from costmodel.run import Run
-from costmodel.stage import StageRates, StageSplit, stage_time
-from costmodel.step import StepTime, step_time
+from costmodel.step import step_time
 from costmodel.units import GIB
 from planner.problem import Problem
 from planner.report.timeline import Pass, timeline
-from planner.solution import Decisions
+from planner.solution import Decisions, PoolPart
 from planner.validate import described_run, stage_lists
 
 Array = NDArray[Any]
-EMBEDDING_FORWARD = 1 / 2
-"""Of the embedding's time: it reads in one direction what it adds up in the other."""
-HEAD_FORWARD = 1 / 3
-"""Of the head's time: one of its three matrix products."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One pipeline of a step."""
+
+    rows: range
+    """Which ranks of all that are shown."""
+    num_microbatches: int
+    seconds: float
+    """What the cost model says that it takes: its compute and its bubble."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """One plan, rank by rank."""
+    """One plan, rank by rank; of replicas on two pools one replica of each, one after the other."""
 
-    run: Run
-    rates: StageRates
-    split: StageSplit
-    cost: LayerCost
-    layers: list[int]
-    """Of each virtual stage."""
-    recomputed: list[int]
+    names: tuple[str, ...]
+    """What the ranks are called: their number, with the GPU type where there are two."""
+    seconds: dict[str, Array]
+    """Seconds a step by cause, (ranks,) each; the parts of every rank sum to the step."""
+    memory: dict[str, Array]
+    """GiB at the peak by category, (ranks,) each."""
+    room: tuple[float | None, ...]
+    """GiB that a plan may use on each rank, where it is not the same everywhere."""
+    forward: Array
+    """(ranks, vpp) seconds of a micro-batch in each chunk."""
+    backward: Array
+    pipelines: tuple[Pipeline, ...]
+    tail: dict[str, float]
+    """Seconds of a step outside the pipeline schedule, by cause."""
 
     @classmethod
     def of(cls, problem: Problem, pool: int, decisions: Decisions) -> Ranks:
@@ -48,48 +63,65 @@ class Ranks:
         layers, recomputed = stage_lists(decisions)
         cost = layer_cost(run)
         rates = stage_rates(run, cost)
-        m = decisions.num_microbatches
-        split = stage_split(run.architecture, decisions.pp, decisions.vpp, m, layers, recomputed)
-        return cls(run, rates, split, cost, layers, recomputed)
+        a, m, pp, vpp = run.architecture, decisions.num_microbatches, decisions.pp, decisions.vpp
+        split = stage_split(a, pp, vpp, m, layers, recomputed)
+        step = step_time(rates, split, run.num_microbatches, run.pp, run.vpp)
+        passes = pass_seconds(cost, rates, stage_split(a, pp * vpp, 1, m, layers, recomputed))
+        forward, backward = (each.reshape(vpp, pp).T for each in passes)
+        named = ("p2p", "data_parallel", "optimizer", "fixed", "stragglers")
+        return cls(
+            names=tuple(str(rank) for rank in range(pp)),
+            seconds=rank_parts(run, rates, split, cost, step),
+            memory=_in_gib(by_category(run, rates, split)),
+            room=(),
+            forward=forward,
+            backward=backward,
+            pipelines=(Pipeline(range(pp), m, float(step.compute + step.bubble)),),
+            tail={name: float(np.asarray(getattr(step, name))) for name in named},
+        )
 
-    @property
-    def step(self) -> StepTime:
-        """The parts of a step as the cost model adds them up."""
-        run = self.run
-        return step_time(self.rates, self.split, run.num_microbatches, run.pp, run.vpp)
-
-    def seconds(self) -> dict[str, Array]:
-        """Seconds a step by cause, (ranks,) each; the parts of every rank sum to the step."""
-        return rank_parts(self.run, self.rates, self.split, self.cost, self.step)
-
-    def memory(self) -> dict[str, Array]:
-        """GiB at the peak by category, (ranks,) each."""
-        return {name: part / GIB for name, part in by_category(self.run, self.rates, self.split).items()}
-
-    def passes(self) -> tuple[Array, Array]:
-        """Forward and backward seconds of a micro-batch in each chunk: (pp, vpp) each.
-
-        A layer's forward pass takes what repeating it would; recompute belongs to the backward pass.
-        """
-        pp, vpp = int(self.run.pp), int(self.run.vpp)
-        m, a = int(self.run.num_microbatches), self.run.architecture
-        virtual = stage_split(a, pp * vpp, 1, m, self.layers, self.recomputed)
-        both = stage_time(self.rates, virtual)
-        forward = (virtual.layers * self.cost.forward).sum(axis=-1)
-        forward = forward + EMBEDDING_FORWARD * virtual.first * self.cost.first
-        forward = forward + HEAD_FORWARD * virtual.last * self.cost.last
-        return forward.reshape(vpp, pp).T, (both - forward).reshape(vpp, pp).T
+    @classmethod
+    def of_mixed(cls, of: Mixed, decisions: Decisions) -> Ranks:
+        """A plan on two pools, as the cost model describes it."""
+        found = mixed_ranks(of, *stage_lists(decisions))
+        counts = [len(_held(part)) for part in decisions.parts]
+        rows = [range(sum(counts))] if of.one_pipeline else [range(counts[0]), range(counts[0], sum(counts))]
+        names = [f"{part.gpu} {rank}" for part in decisions.parts for rank in _held(part)]
+        room = [
+            part.memory_limit_gib for part, n in zip(decisions.parts, counts, strict=True) for _ in range(n)
+        ]
+        return cls(
+            names=tuple(names),
+            seconds=found.seconds,
+            memory=_in_gib(found.memory),
+            room=tuple(room),
+            forward=found.forward[:, None],
+            backward=found.backward[:, None],
+            pipelines=tuple(
+                Pipeline(of_line, int(line.num_microbatches), float(line.seconds - line.transfer))
+                for of_line, line in zip(rows, found.lines, strict=True)
+            ),
+            tail=found.tail,
+        )
 
     def timeline(self) -> list[Pass]:
         """Every pass of a step."""
-        return timeline(*self.passes(), int(self.run.num_microbatches))
+        found = []
+        for each in self.pipelines:
+            rows = slice(each.rows.start, each.rows.stop)
+            passes = timeline(self.forward[rows], self.backward[rows], each.num_microbatches)
+            found += [of._replace(rank=each.rows[of.rank]) for of in passes]
+        return found
 
     def pipeline_seconds(self) -> float:
-        """What the cost model says the pipeline takes: its compute and its bubble."""
-        return float(self.step.compute + self.step.bubble)
+        """What the cost model says that the pipeline takes which takes longest."""
+        return max(each.seconds for each in self.pipelines)
 
-    def tail(self) -> dict[str, float]:
-        """Seconds of a step outside the pipeline schedule, by cause."""
-        of = self.step
-        names = ("p2p", "data_parallel", "optimizer", "fixed", "stragglers")
-        return {name: float(np.asarray(getattr(of, name))) for name in names}
+
+def _in_gib(memory: dict[str, Array]) -> dict[str, Array]:
+    return {name: part / GIB for name, part in memory.items()}
+
+
+def _held(part: PoolPart) -> range:
+    """Pipeline ranks of a part."""
+    return range(part.first_rank, part.last_rank + 1)

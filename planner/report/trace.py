@@ -25,14 +25,16 @@ def trace(ranks: Ranks, name: str) -> str:
     """
     passes = ranks.timeline()
     events = [_named("process_name", 0, f"{name}: one step")]
-    events += [_named("thread_name", rank, f"stage {rank}") for rank in range(int(ranks.run.pp))]
+    events += [_named("thread_name", rank, f"stage {name}") for rank, name in enumerate(ranks.names)]
     for each in passes:
-        which = f"{each.kind} {each.microbatch}" + (f" chunk {each.chunk}" if int(ranks.run.vpp) > 1 else "")
+        which = f"{each.kind} {each.microbatch}" + (
+            f" chunk {each.chunk}" if ranks.forward.shape[1] > 1 else ""
+        )
         more = {"micro-batch": each.microbatch, "chunk": each.chunk}
         events.append(_complete(which, each.kind, each.rank, each.start, each.end - each.start, more))
-    for rank in range(int(ranks.run.pp)):
+    for rank in range(len(ranks.names)):
         start = ends(passes)
-        for part, seconds in ranks.tail().items():
+        for part, seconds in ranks.tail.items():
             if seconds > 0:
                 events.append(_complete(TAIL[part], part, rank, start, seconds, {}))
                 start += seconds

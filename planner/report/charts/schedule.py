@@ -50,7 +50,7 @@ def windows(passes: tuple[Pass, ...]) -> tuple[Window, Window | None]:
 
 def tail(of: ReportData) -> float:
     """Seconds between the end of the pipeline and the end of the step."""
-    return sum(of.ranks.tail().values()) if of.ranks else 0.0
+    return sum(of.ranks.tail.values()) if of.ranks else 0.0
 
 
 def beginning(of: ReportData, for_page: bool) -> Drawing | None:
@@ -71,11 +71,12 @@ def end(of: ReportData, for_page: bool) -> Drawing | None:
 
 
 def _drawn(of: ReportData, window: Window, for_page: bool, title: str, last: bool) -> Drawing:
-    alt, stages = extra("altair"), len({each.rank for each in window.passes})
+    assert of.ranks is not None
+    alt, names = extra("altair"), of.ranks.names
     over = window.end + (tail(of) if last else 0.0)
-    rows = _rows(window)
+    rows = _rows(window, names)
     if last:
-        rows += [_row(rank, "end", window.end, over) for rank in range(stages)]
+        rows += [_row(name, "end", window.end, over) for name in names]
     seconds = alt.X(
         "from:Q",
         title="seconds since the step began",
@@ -87,7 +88,7 @@ def _drawn(of: ReportData, window: Window, for_page: bool, title: str, last: boo
         data("rows")
         .mark_bar(height=alt.RelativeBandSize(0.86))
         .encode(
-            y=alt.Y("stage:O", title="pipeline stage", scale=alt.Scale(padding=0)),
+            y=alt.Y("stage:O", sort=list(names), title="stage", scale=alt.Scale(padding=0)),
             x=seconds,
             x2="to:Q",
             color=colored("part", {LABELS[kind]: COLORS[kind] for kind in kinds}, for_page),
@@ -95,15 +96,15 @@ def _drawn(of: ReportData, window: Window, for_page: bool, title: str, last: boo
             tooltip=tooltip(**HOVER),
         )
     )
-    return Drawing(sized(bars, for_page, title, height=max(60, min(24 * stages, 420))), {"rows": rows})
+    return Drawing(sized(bars, for_page, title, height=max(60, min(24 * len(names), 420))), {"rows": rows})
 
 
-def _rows(window: Window) -> list[dict[str, Any]]:
+def _rows(window: Window, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """One row a pass; later chunks are paler."""
     last = max(each.chunk for each in window.passes)
     return [
         _row(
-            each.rank,
+            names[each.rank],
             each.kind,
             max(each.start, window.start),
             min(each.end, window.end),
@@ -115,6 +116,6 @@ def _rows(window: Window) -> list[dict[str, Any]]:
     ]
 
 
-def _row(stage: int, kind: str, start: float, end: float, shade: float = 1.0, **more: int) -> dict[str, Any]:
+def _row(stage: str, kind: str, start: float, end: float, shade: float = 1.0, **more: int) -> dict[str, Any]:
     times = {"from": round(start, 6), "to": round(end, 6)}
     return {"stage": stage, "part": LABELS[kind], "shade": shade, **times, **more}

@@ -44,18 +44,18 @@ def whole(of: ReportData, for_page: bool) -> Drawing | None:
 
 def by_stage(of: ReportData, for_page: bool) -> Drawing | None:
     """A stacked bar a pipeline stage; what is left to the length of the step is waiting."""
-    if of.ranks is None or len(of.ranks.split.first) < 2:
+    if of.ranks is None or len(of.ranks.names) < 2:
         return None
-    alt, by_rank = extra("altair"), of.ranks.seconds()
+    alt, by_rank = extra("altair"), of.ranks.seconds
     names = [name for name in PART_COLORS if name in by_rank and by_rank[name].max() > LEAST]
     rows = [
         _row(i, name, max(float(value), 0.0)) | {"stage": stage}
         for i, name in enumerate(names)
-        for stage, value in enumerate(by_rank[name])
+        for stage, value in zip(of.ranks.names, by_rank[name], strict=True)
     ]
     bars = data("rows").mark_bar()
     bars = bars.encode(
-        x=alt.X("stage:O", title="pipeline stage", axis=alt.Axis(labelAngle=0)),
+        x=alt.X("stage:O", sort=list(of.ranks.names), title="pipeline stage", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("seconds:Q", stack="zero", title="seconds of one step"),
         color=_colors(names, for_page),
         order="order:Q",

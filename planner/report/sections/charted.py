@@ -52,9 +52,10 @@ def memory(data: ReportData, made: set[str]) -> str:
         return ""
     of, room = data.plan.estimate.memory_gib, data.plan.slack.get("memory")
     allowed = f" of {room.limit:.1f} GiB that a plan may use" if room else ""
+    marked = "; lines mark what a plan may use on each" if data.ranks is not None and data.ranks.room else ""
     return section(
         "Memory of each pipeline stage against the limit",
-        paragraph(f"The fullest stage needs {of.total:.1f} GiB{allowed} on each GPU.", "lede"),
+        paragraph(f"The fullest stage needs {of.total:.1f} GiB{allowed} on each GPU{marked}.", "lede"),
         chart("stage-memory", "GiB at the peak of each pipeline stage by category, with the limit"),
         legend([(charts.memory.LABELS[part], color) for part, color in MEMORY_COLORS.items()]),
     )
@@ -66,11 +67,13 @@ def timeline(data: ReportData, made: set[str]) -> str:
         return ""
     d = data.plan.decisions
     kind = f"interleaved 1F1B, {d.vpp} chunks a stage" if d.vpp > 1 else "1F1B" if d.pp > 1 else "one stage"
+    counts = " and ".join(str(each.num_microbatches) for each in data.ranks.pipelines)
+    each = ", one replica of each pool" if len(data.ranks.pipelines) > 1 else ""
     cut = "timeline-end" in made
     return section(
         "The pipeline during one step",
         paragraph(
-            f"{kind[0].upper()}{kind[1:]}, {d.num_microbatches} micro-batches, simulated pass by pass from "
+            f"{kind[0].upper()}{kind[1:]}, {counts} micro-batches{each}, simulated pass by pass from "
             f"the times of the stages. {agreement(ends(list(data.passes)), data.ranks.pipeline_seconds())}",
             "lede",
         ),
