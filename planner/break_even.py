@@ -1,4 +1,9 @@
-"""At which price another pool wins, found by solving for the plan that decides it."""
+"""At which price another pool wins, found by solving for the plan that decides it.
+
+A pool is worth its price as long as a plan that uses it beats the best one without it, within the budget.
+What a plan costs is a line in the price of a pool: through 0 if it uses that pool alone, higher by what it
+pays for another pool, or by its time where time has a value.
+"""
 
 from __future__ import annotations
 
@@ -8,134 +13,178 @@ from typing import Any
 import numpy as np
 
 from planner.account import by_money
-from planner.economics import Economy
+from planner.choosing import Choosing, P
 from planner.explanation import BreakEven
 from planner.instance import Instance, Term
-from planner.search import Plan, Table, goal_of
-from planner.shortfall import why_none
-from planner.space.recompute import recompute_families
-from planner.variants import best_plan, objective_value, only, with_limits, with_pool
+from planner.variants import pool_name, with_limits, with_pool
 
 ROUNDS = 40
 SAME = 1e-9
+NEAR = 1e-6
+"""How near a price is found that value of time and budget decide together; four digits of it are told."""
+LEAST = 1e-6
+"""Share of today's price below which a pool is as good as free."""
 WORSE: dict[Term, str] = {"time": "takes longer", "energy": "takes more energy", "carbon": "emits more"}
 """How a plan of another pool is worse, by what the objective is first about."""
 
 
-def break_evens(instance: Instance, plan: Plan) -> list[BreakEven]:
-    """For each other pool the price below which it wins, and for the chosen one that above which it loses."""
-    own = instance.variants(plan.of("pool"))
-    found = [other_pool(instance, plan, index) for index in instance.described if index not in own]
-    return [*found, own_pool(instance, plan)] if found else []
+def break_evens(instance: Instance, plan: P, choose: Choosing[P]) -> list[BreakEven]:
+    """Of each other pool the price below which it wins, of those of a plan that above which they lose."""
+    if len(instance.described) < 2:
+        return []
+    used = [
+        index for own in choose.pools(plan) for index in instance.described if index in instance.variants(own)
+    ]
+    found = [other_pool(instance, plan, index, choose) for index in instance.described if index not in used]
+    return [*found, *(own_pool(instance, plan, index, choose) for index in used)]
 
 
-def other_pool(instance: Instance, plan: Plan, index: int) -> BreakEven:
-    """The price below which another pool's best plan beats the chosen one."""
-    pool = instance.pools[index]
+def other_pool(instance: Instance, plan: P, index: int, choose: Choosing[P]) -> BreakEven:
+    """The price below which the best plan that uses another pool beats the chosen one."""
+    pool, value = instance.pools[index], choose.value(instance, plan)
     common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
-    cheap = with_limits(only(instance, index), budget=None)
-    price, better = (
-        (price_of(cheap, objective_value(instance, plan)), True)
-        if by_money(instance)
-        else price_within_budget(instance, plan, index)
-    )
-    if price is None or not price > 0:
-        text = f"{pool.gpu.name} wins at no price: {why_never(cheap, better)}."
+    name, price = pool_name(instance, index), price_until(instance, index, value, choose)
+    if price is None:
+        text = f"{name} {choose.wins} at no price: {why_never(instance, index, value, choose)}."
         return BreakEven(**common, break_even=None, wins="never", text=text)
     text = (
-        f"{pool.gpu.name} wins below ${price:.4g} a GPU-hour (today ${pool.price:.4g}, "
+        f"{name} {choose.wins} below ${price:.4g} a GPU-hour (today ${pool.price:.4g}, "
         f"{abs(price / pool.price - 1):.0%} {'less' if price < pool.price else 'more'})."
     )
     return BreakEven(**common, break_even=price, wins="below", text=text)
 
 
-def why_never(cheap: Instance, better: bool) -> str:
+def own_pool(instance: Instance, plan: P, index: int, choose: Choosing[P]) -> BreakEven:
+    """The price above which the best plan no longer uses a pool: another wins, or the budget is gone."""
+    pool, rest = instance.pools[index], others(instance, index)
+    common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
+    name, rival = pool_name(instance, index), choose.best(rest)
+    value = None if rival is None else choose.value(rest, rival)
+    price = price_until(instance, index, value, choose, plan)
+    assert price is not None, "the chosen plan does today"
+    if np.isinf(price):
+        text = f"{name} {choose.stays} at any price."
+        return BreakEven(**common, break_even=None, wins="always", text=text)
+    why = "the budget is not enough" if rival is None else f"{choose.called(rest, rival)} wins"
+    today = f"${price:.4g} a GPU-hour (today ${pool.price:.4g})"
+    text = f"{name} {choose.stays} up to {today}; above, {why}."
+    return BreakEven(**common, break_even=price, wins="above", text=text)
+
+
+def why_never(instance: Instance, index: int, value: float, choose: Choosing[P]) -> str:
     """Why a pool wins at no price: it has no plan, or its best one is worse in what counts first."""
-    if not better and best_plan(cheap) is not None:
-        return f"its best plan {WORSE[cheap.objective[0][0]]}"
-    table = Table.of(cheap, goal_of(cheap), recompute_families(cheap))
-    return why_none(table, lambda rows: True)[1]
+    free = with_limits(instance, budget=None)
+    if choose.using(free, index) is None:
+        return choose.why_none(free, index)
+    if by_money(instance):
+        return "even for nothing none of its plans within the limits is better"
+    better = at_most(instance, just_below(value))
+    if choose.using(with_limits(free, **better), index) is None:
+        return f"its best plan {WORSE[instance.objective[0][0]]}"
+    return "even for nothing its better plans are beyond the budget"
 
 
-def price_of(alone: Instance, value: float) -> float | None:
-    """The price at which a pool alone has a plan as good as a value of the objective; None if at none.
+def price_until(
+    instance: Instance, index: int, value: float | None, choose: Choosing[P], known: P | None = None
+) -> float | None:
+    """The highest price of a pool at which a plan that uses it beats a value, within the budget.
 
-    The best value f(p) of a pool is the least of lines in p, one a plan: concave and growing. From the
-    plan that is best at p, the price at which that plan has the value is the next p (Newton's step), and
-    nothing is better once it does not move. Exact, whatever the number of plans.
+    inf if at any price, None if at none. Without a value any plan will do; `known` is one that does today,
+    and others then have to be no worse than the value. Where the objective is not about money first a price
+    matters through the budget alone: the cheapest of the plans that are better says it.
     """
-    price = alone.pools[0].price
+    budget, free = instance.limits.budget, with_limits(instance, budget=None)
+    if value is None or not by_money(instance):
+        better = {} if value is None else at_most(instance, value if known is not None else just_below(value))
+        those = cheapest(with_limits(free, **better))
+        if budget is not None:
+            return price_of(those, index, budget, choose, known)
+        return None if known is None and choose.using(those, index) is None else np.inf
+    price = price_of(free, index, value, choose, known)
+    if price is None or budget is None or instance.lexicographic:
+        return price  # what costs less than a plan within the budget is within it
+    return price_of_both(instance, index, value, price, choose)
+
+
+def cheapest(instance: Instance) -> Instance:
+    """The instance with cost as its objective."""
+    return replace(instance, objective=(("cost", 1.0),), lexicographic=True)
+
+
+def price_of(
+    instance: Instance, index: int, value: float, choose: Choosing[P], known: P | None = None
+) -> float | None:
+    """The price of a pool up to which a plan that uses it has a value of the objective; None if at none.
+
+    The best value f(p) of such plans is the least of lines in p, one a plan: concave and growing. From the
+    plan that is best at p, the price at which that plan has the value is the next p (Newton's step), which is
+    never too high, and nothing is better once it does not move. Exact, whatever the number of plans. `known`:
+    a plan to start from.
+    """
+    plan = choose.using(instance, index) if known is None else known
+    if plan is None:
+        return None
+    least = LEAST * instance.pools[index].price
+    price = max(price_at(instance, index, plan, value, choose), least)
     for _ in range(ROUNDS):
-        now = with_pool(alone, 0, price=price)
-        plan = best_plan(now)
-        if plan is None:
-            return None
-        # At p = 0 nothing but the value of time is left of a plan.
-        free = objective_value(with_pool(alone, 0, price=0.0), plan)
-        slope = (objective_value(now, plan) - free) / price
-        higher = (value - free) / slope
-        if higher <= 0:
-            return None
-        if abs(higher - price) <= SAME * price:
-            return higher
+        plan = choose.using(with_pool(instance, index, price=price), index, plan)
+        assert plan is not None, "a known plan is lost"
+        higher = price_at(instance, index, plan, value, choose)
+        if higher <= price * (1 + SAME):
+            return price if price > least else None
         price = higher
     raise AssertionError("prices do not settle")
 
 
-def price_within_budget(instance: Instance, plan: Plan, index: int) -> tuple[float | None, bool]:
-    """The price at which a pool's better plans come within the budget, and whether it has better plans.
+def price_at(instance: Instance, index: int, plan: P, value: float, choose: Choosing[P]) -> float:
+    """The price of a pool at which a plan that uses it has a value; below 0 if it never has."""
+    today = instance.pools[index].price
+    free, now = (choose.value(with_pool(instance, index, price=price), plan) for price in (0.0, today))
+    return (value - free) * today / (now - free)
 
-    For objectives that are not about money first: there a price matters through the budget alone, and
-    decides nothing without one. The cheapest plan that is better than the chosen one says it.
+
+def price_of_both(
+    instance: Instance, index: int, value: float, most: float, choose: Choosing[P]
+) -> float | None:
+    """The price up to which a plan has a value of the objective and is within the budget; at most `most`.
+
+    Where time has a value, plans that have the value longest may be beyond the budget before. Whether a plan
+    has both at a price is found by solving; the price is where that ends, looked for between prices known.
     """
-    better = with_limits(only(instance, index), budget=None, **just_below(instance, plan))
-    better = replace(better, objective=(("cost", 1.0),), lexicographic=True)
-    if best_plan(better) is None:
-        return None, False
-    budget = instance.limits.budget
-    return (None if budget is None else price_of(better, budget)), True
+    budget, dollars = instance.limits.budget, cheapest(with_limits(instance, budget=None))
+    assert budget is not None
+    affordable = price_of(dollars, index, budget, choose)
+    if affordable is None:
+        return None
+    low, high = LEAST * instance.pools[index].price, min(most, affordable)
+    price = high * (1 - SAME)
+    while high > low * (1 + NEAR):
+        plan = choose.using(with_pool(instance, index, price=price), index)
+        until = 0.0 if plan is None else price_at(instance, index, plan, value, choose)
+        if plan is not None:
+            until = min(until, price_at(dollars, index, plan, budget, choose))
+        if until < price:
+            high = price
+        else:
+            low = min(until, high)
+        price = (low + high) / 2
+    return low if low > LEAST * instance.pools[index].price else None
 
 
-def just_below(instance: Instance, plan: Plan) -> dict[str, float]:
-    """The limit within which a plan has less time, energy or carbon than the chosen one, by its name."""
+def just_below(value: float) -> float:
+    """What is better than a value beyond rounding."""
+    return min(value * (1 - SAME), float(np.nextafter(value, -np.inf)))
+
+
+def at_most(instance: Instance, value: float) -> dict[str, float]:
+    """The limit within which a plan has so much time, energy or carbon, by its name."""
     term = instance.objective[0][0]
     name = "deadline" if term == "time" else term
-    economy = Economy.of(instance, plan.row, surely=False)
-    total = float(economy.total(term, economy.seconds(np.array([plan.step])))[0])
     known = getattr(instance.limits, name)
-    less = min(total * (1 - SAME), np.nextafter(total, -np.inf))
-    return {name: less if known is None else min(known, less)}
-
-
-def own_pool(instance: Instance, plan: Plan) -> BreakEven:
-    """The price above which the chosen pool is no longer the best: another wins, or the budget is gone."""
-    chosen = plan.of("pool")
-    pool, rest = instance.pools[chosen], others(instance, chosen)
-    common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
-    rival, limits = best_plan(rest), []
-    if rival is not None and by_money(instance):
-        alone = with_limits(only(instance, chosen), budget=None)
-        limits.append((price_of(alone, objective_value(rest, rival)), f"{gpu_of(rest, rival)} wins"))
-    if instance.limits.budget is not None:
-        spent = with_limits(only(instance, chosen), budget=None)
-        spent = replace(spent, objective=(("cost", 1.0),), lexicographic=True)
-        limits.append((price_of(spent, instance.limits.budget), "the budget is not enough"))
-    known = [(price, why) for price, why in limits if price is not None]
-    if not known:
-        text = f"{pool.gpu.name} stays the best at any price."
-        return BreakEven(**common, break_even=None, wins="always", text=text)
-    price, why = min(known)
-    today = f"${price:.4g} a GPU-hour (today ${pool.price:.4g})"
-    text = f"{pool.gpu.name} stays the best up to {today}; above, {why}."
-    return BreakEven(**common, break_even=price, wins="above", text=text)
+    return {name: value if known is None else min(known, value)}
 
 
 def others(instance: Instance, chosen: int) -> Instance:
     """The instance without one of its pools, in any precision."""
     left = set(range(len(instance.pools))) - set(instance.variants(chosen))
     return replace(instance, pools=tuple(instance.pools[index] for index in sorted(left)))
-
-
-def gpu_of(instance: Instance, plan: Plan) -> str:
-    """GPU type of a plan."""
-    return instance.pools[plan.of("pool")].gpu.name

@@ -17,6 +17,7 @@ from planner.explanation import Alone, Answer, ExplainedReason, Explanation, Sur
 from planner.instance import Instance
 from planner.marginal import moved, moves
 from planner.mixing import BETTER_ALONE
+from planner.one_pool import ONE_POOL
 from planner.paying import paying_of
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
@@ -64,7 +65,7 @@ def explained(
     progress("moving limits, asking prices, changing the hardware")
     mine = Account.within(instance, plan)
     limits = moves(instance) if "limits" in parts else ()
-    hardware = hardware_changes(instance, plan) if "hardware" in parts else ()
+    hardware = hardware_changes(instance, {plan.of("pool"): ""}) if "hardware" in parts else ()
     return Explanation(
         name=problem.name,
         status="optimal",
@@ -72,9 +73,9 @@ def explained(
         plan=answer.reported(instance, plan, reasons),
         reasons=tuple(with_alone(instance, mine, reason) for reason in reasons),
         limits=tuple(moved(instance, plan, move) for move in limits),
-        break_evens=tuple(break_evens(instance, plan)) if "prices" in parts else (),
+        break_evens=tuple(break_evens(instance, plan, ONE_POOL)) if "prices" in parts else (),
         paying=paying_of(instance, plan, problem.fine_tune) if "paying" in parts else None,
-        what_ifs=tuple(changed(instance, plan, change) for change in hardware),
+        what_ifs=tuple(changed(instance, plan, change, ONE_POOL) for change in hardware),
         sureness=sureness(instance, plan) if "sure" in parts else Sureness(),
         notes=(*problem.assumptions, *single_note(problem), *since(of, answer.decisions(instance, plan))),
     )

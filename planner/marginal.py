@@ -8,15 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from costmodel.units import DAY
-from planner.account import Account, effect_of
 from planner.economics import Economy
 from planner.explanation import LimitMoved
 from planner.instance import Instance
-from planner.limit_move import Change, Move, value_unit
+from planner.limit_move import Move
+from planner.one_pool import ONE_POOL
 from planner.search import Plan, goal_of
 from planner.variants import (
     best_plan,
-    decided_otherwise,
     holds,
     objective_value,
     only,
@@ -151,16 +150,7 @@ def moved(instance: Instance, plan: Plan, move: Move) -> LimitMoved:
     other = best_there(instance, plan, move)
     if other is None:
         return move.moved(None)
-    mine, theirs = Account.within(instance, plan), Account.within(move.instance, other)
-    scale = DAY if value_unit(instance) == "days" else 1.0
-    change = Change(
-        before=objective_value(instance, plan) / scale,
-        after=objective_value(move.instance, other) / scale,
-        effect=effect_of(mine, theirs),
-        decisions=decided_otherwise(instance, plan, move.instance, other),
-        machines=f"{other.of('num_gpus')} GPUs",
-    )
-    return move.moved(change)
+    return move.moved(ONE_POOL.change(instance, plan, move.instance, other))
 
 
 def best_there(instance: Instance, plan: Plan, move: Move) -> Plan | None:

@@ -27,6 +27,15 @@ def best_plan(instance: Instance, reach: float = np.inf) -> Plan | None:
     return best(Table.of(instance, goal_of(instance), recompute_families(instance)), reach=reach)
 
 
+def best_using(instance: Instance, index: int, reach: float = np.inf) -> Plan | None:
+    """The best plan on one of the instance's pools, in any precision."""
+    found = best_plan(only(instance, index), reach)
+    if found is None:
+        return None
+    pool = np.array(instance.variants(index))[found.row.pool]
+    return replace(found, row=replace(found.row, pool=pool))
+
+
 def reach_of(instance: Instance, plan: Plan) -> float:
     """What a plan has of the objective's first term here, on other links or in other memory; inf if none.
 
@@ -69,6 +78,13 @@ def only(instance: Instance, index: int, **changes: Any) -> Instance:
     """The instance with one of its pools, changed, in every precision."""
     variants = (instance.pools[place] for place in instance.variants(index))
     return replace(instance, pools=tuple(replace(pool, **changes) for pool in variants))
+
+
+def pool_name(instance: Instance, index: int) -> str:
+    """A pool's GPU type, with its place among the problem's pools where several are of that type."""
+    pool = instance.pools[index]
+    same = {other.entry for other in instance.pools if other.gpu.name == pool.gpu.name}
+    return pool.gpu.name if len(same) == 1 else f"{pool.gpu.name} (pool {pool.entry + 1})"
 
 
 def with_limits(instance: Instance, **changes: Any) -> Instance:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import Any
 
-import numpy as np
-
-from planner.account import Account, effect_of
+from planner.choosing import Choosing, P
 from planner.explanation import Changed
 from planner.instance import Instance, Pool
 from planner.limit_move import saving
-from planner.search import Plan
-from planner.variants import best_plan, decided_otherwise, objective_value, on_gpus, reach_of, with_pool
+from planner.variants import with_pool
 
 FULL_NVLINK = 450e9
 """bytes/s one way: NVLink of H100 SXM (900 GB/s both ways), where export versions of the chip have less."""
 MORE_MEMORY = 1.25
 SAME = 1e-4
+LEAST_TOLD = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +30,24 @@ class Change:
     instance: Instance
 
 
-def hardware_changes(instance: Instance, plan: Plan) -> Iterator[Change]:
-    """Changes of the chosen pool's GPU and links, and of the precision."""
-    index = plan.of("pool")
-    pool = instance.pools[index]
+def hardware_changes(instance: Instance, called: Mapping[int, str]) -> Iterator[Change]:
+    """Changes of the GPUs and links of a plan's pools, of the link between them, and of the precision.
+
+    `called`: what each pool is called before the name of its part; nothing where there is one.
+    """
+    for index, name in called.items():
+        pool, head = instance.pools[index], f"{name} " if name else ""
+        for change in _of_pool(instance, index, pool):
+            yield replace(change, what=f"{head}{change.what}")
+    if instance.mixing is not None and len(called) > 1:
+        link = instance.mixing.link
+        quicker = replace(instance, mixing=replace(instance.mixing, link=2 * link))
+        yield Change("link between the pools", gigabytes(link), gigabytes(2 * link), quicker)
+    if instance.assume_mfu is None:
+        yield from _precision(instance)
+
+
+def _of_pool(instance: Instance, index: int, pool: Pool) -> Iterator[Change]:
     yield _capacity(instance, index, pool)
     if instance.assume_mfu is not None:
         return  # time follows from what was agreed, whatever the hardware
@@ -43,7 +56,6 @@ def hardware_changes(instance: Instance, plan: Plan) -> Iterator[Change]:
     faster = replace(pool.fabric, nic=2 * nic)
     yield Change("network", gigabits(nic), gigabits(2 * nic), with_pool(instance, index, fabric=faster))
     yield _bandwidth(instance, index, pool)
-    yield from _precision(instance)
 
 
 def _nvlink(instance: Instance, index: int, pool: Pool) -> Iterator[Change]:
@@ -90,56 +102,48 @@ def gigabits(rate: float) -> str:
     return f"{rate * 8 / 1e9:.0f} Gbit/s"
 
 
-def changed(instance: Instance, plan: Plan, change: Change) -> Changed:
+def gigabytes(rate: float) -> str:
+    """Of a link between pools, as problem files have it: 25 GB/s."""
+    return f"{rate / 1e9:g} GB/s"
+
+
+def changed(instance: Instance, plan: P, change: Change, choose: Choosing[P]) -> Changed:
     """What the best plan of the changed problem gains."""
-    head = f"{change.what} {change.new} instead of {change.old}"
+    there, head = change.instance, f"{change.what} {change.new} instead of {change.old}"
     common: dict[str, Any] = {"change": change.what, "from_value": change.old, "to_value": change.new}
-    reach = reach_of(change.instance, plan) if change.instance.precisions == instance.precisions else np.inf
-    other = best_plan(change.instance, reach)
+    known = choose.here(there, plan) if there.precisions == instance.precisions else None
+    other = choose.best(there, known)
     if other is None:
         return Changed(**common, feasible=False, text=f"{head}: no plan is within the limits.")
-    mine, theirs = Account.within(instance, plan), Account.within(change.instance, other)
-    before, after = objective_value(instance, plan), objective_value(change.instance, other)
-    same = same_gpus(instance, plan, change, other)
-    share = 1 - after / before
+    found = choose.change(instance, plan, there, other)
+    share = 1 - found.after / found.before if found.before else 0.0
+    days, same = choose.days(instance, plan), choose.on_same_gpus(instance, plan, there, other)
+    on_same = ""
+    # Where the best plan is itself on those GPUs, the difference is said already.
+    if same is not None and not isclose(same - days, found.effect["days"], rel_tol=SAME, abs_tol=SAME):
+        on_same = days_clause(choose.machines(instance, plan), days, same)
     return Changed(
         **common,
         feasible=True,
-        effect=effect_of(mine, theirs),
+        effect=found.effect,
         saves=share,
         days_on_same_gpus=same,
-        decisions=decided_otherwise(instance, plan, change.instance, other),
-        text=f"{head}: {gain(share, mine, theirs)}{days_clause(mine, same)}.",
+        decisions=found.decisions,
+        text=f"{head}: {gain(share, found.effect, found.machines)}{on_same}.",
     )
 
 
-def gain(share: float, mine: Account, theirs: Account) -> str:
-    """Saves 6.0 % (saves $31,204 and 1.30 days)."""
+def gain(share: float, effect: dict[str, float], machines: str) -> str:
+    """Saves 6.0 % (saves $31,204 and 1.30 days, on 512 GPUs)."""
     if abs(share) < SAME:
         return "changes nothing"
-    head = f"{'saves' if share > 0 else 'costs'} {abs(share):.1%}"
-    return f"{head} ({saving(effect_of(mine, theirs))}, on {theirs.plan.of('num_gpus')} GPUs)"
+    size = f"{abs(share):.1%}" if abs(share) >= LEAST_TOLD else f"under {LEAST_TOLD:.1%}"
+    head = f"{'saves' if share > 0 else 'costs'} {size}"
+    return f"{head} ({saving(effect)}, on {machines})"
 
 
-def days_clause(mine: Account, days: float | None) -> str:
-    """How long the run takes on as many GPUs as the plan has."""
-    if days is None or abs(days / mine.days - 1) < SAME:
+def days_clause(machines: str, before: float, after: float) -> str:
+    """How long the run takes on the GPUs that the plan has, where the best one then has others."""
+    if abs(after / before - 1) < SAME:
         return ""
-    gpus = mine.plan.of("num_gpus")
-    return f"; on the same {gpus} GPUs {days:.1f} days instead of {mine.days:.1f}"
-
-
-def same_gpus(instance: Instance, plan: Plan, change: Change, other: Plan) -> float | None:
-    """Days of the best plan on exactly as many GPUs of the chosen type; `other` is the best on any."""
-    gpu = instance.pools[plan.of("pool")].gpu.name
-    if (
-        plan.of("num_gpus") == other.of("num_gpus")
-        and change.instance.pools[other.of("pool")].gpu.name == gpu
-    ):
-        return Account.within(change.instance, other).days
-    exact = [pool for pool in on_gpus(change.instance, plan.of("num_gpus")) if pool.gpu.name == gpu]
-    if not exact:
-        return None
-    narrow = replace(change.instance, pools=tuple(pool for pool in exact if pool.entry == exact[0].entry))
-    found = best_plan(narrow)
-    return None if found is None else Account.within(narrow, found).days
+    return f"; on the same {machines} {after:.1f} days instead of {before:.1f}"

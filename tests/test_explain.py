@@ -30,6 +30,7 @@ from planner.explanation import Explanation
 from planner.instance import Instance, Limits, Term
 from planner.listing import best_records
 from planner.marginal import best_there, moved, moves
+from planner.one_pool import ONE_POOL
 from planner.problem import load_problem
 from planner.relaxed import every_family
 from planner.resolve import instance_of
@@ -162,7 +163,7 @@ def test_nothing_worse_than_a_plan_that_is_known_is_looked_at_and_the_answer_is_
 
 def test_a_faster_link_is_solved_from_what_the_plan_takes_on_it() -> None:
     instance, plan = small()
-    for change in hardware_changes(instance, plan):
+    for change in hardware_changes(instance, {plan.of("pool"): ""}):
         if change.what == "precision":
             continue
         reach, best_of_all = reach_of(change.instance, plan), best_plan(change.instance)
@@ -326,7 +327,7 @@ def test_a_pool_wins_below_its_break_even_price_and_loses_above(objective: Any) 
     plan = best_plan(instance)
     assert plan is not None
     chosen = plan.of("pool")
-    for of in break_evens(instance, plan):
+    for of in break_evens(instance, plan, ONE_POOL):
         assert of.break_even is not None
         assert f"${of.break_even:.4g}" in of.text
         below, above = (
@@ -345,7 +346,7 @@ def test_a_dearer_rival_makes_the_chosen_pool_last_longer() -> None:
         instance = instance_of(job(("hardware.1.price", f"{price} USD/gpu-hour"), ("search.tp", 1)))
         plan = best_plan(instance)
         assert plan is not None
-        (own,) = [of for of in break_evens(instance, plan) if of.wins == "above"]
+        (own,) = [of for of in break_evens(instance, plan, ONE_POOL) if of.wins == "above"]
         prices.append(own.break_even)
     assert prices[0] < prices[1]
 
@@ -354,7 +355,7 @@ def test_no_price_helps_a_pool_that_is_too_slow_and_the_sentence_says_how_slow()
     instance = instance_of(job(("hardware.1.nodes", {"max": 15})))
     plan = best_plan(instance)
     assert plan is not None
-    (other,) = [of for of in break_evens(instance, plan) if of.gpu == "H20"]
+    (other,) = [of for of in break_evens(instance, plan, ONE_POOL) if of.gpu == "H20"]
     assert other.wins == "never"
     fastest = relaxed.fastest(
         fixed(instance, {"gpu": "H20"}), replace(instance.limits, deadline=None, budget=None)
@@ -374,7 +375,7 @@ def test_where_money_does_not_count_first_a_price_matters_through_the_budget(obj
     instance = instance_of(job(*changes))
     plan = best_plan(instance)
     assert plan is not None
-    (of,) = [each for each in break_evens(instance, plan) if each.wins == "below"]
+    (of,) = [each for each in break_evens(instance, plan, ONE_POOL) if each.wins == "below"]
     assert of.gpu == "H800"
     assert of.break_even is not None
     cheap = best_plan(with_pool(instance, of.pool, price=of.break_even * 0.999))
@@ -391,7 +392,7 @@ def test_a_pool_that_is_worse_at_any_price_is_said_to_be_so_in_what_counts(
     instance = instance_of(job(("objective", objective), ("search.tp", 1)))
     plan = best_plan(instance)
     assert plan is not None
-    (other,) = [of for of in break_evens(instance, plan) if of.gpu == "H20"]
+    (other,) = [of for of in break_evens(instance, plan, ONE_POOL) if of.gpu == "H20"]
     assert (other.wins, other.text) == ("never", f"H20 wins at no price: its best plan {words}.")
 
 
@@ -410,7 +411,9 @@ def test_a_pool_that_is_worse_at_any_price_is_said_to_be_so_in_what_counts(
 def test_what_ifs_are_the_changed_problem_solved_again(change: str, key: str, value: str) -> None:
     instance, plan = small()
     (of,) = [
-        changed(instance, plan, each) for each in hardware_changes(instance, plan) if each.what == change
+        changed(instance, plan, each, ONE_POOL)
+        for each in hardware_changes(instance, {plan.of("pool"): ""})
+        if each.what == change
     ]
     again = solve(job((key, value))).plans[0].estimate
     mine = Account.within(instance, plan)
@@ -432,7 +435,7 @@ def test_a_gpu_without_fp8_is_not_asked_about_it() -> None:
     instance = instance_of(job(("hardware", pool), ("search.tp", 1)))
     plan = best_plan(instance)
     assert plan is not None
-    assert "precision" not in [each.what for each in hardware_changes(instance, plan)]
+    assert "precision" not in [each.what for each in hardware_changes(instance, {plan.of("pool"): ""})]
 
 
 # ---------------------------------------------------------------------------------------------------

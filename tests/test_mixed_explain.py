@@ -13,16 +13,19 @@ from oracle import Oracle, objective, within
 from test_mixed_reasons import MOST, MOST_ASSIGNMENTS, asked_problem
 from typer.testing import CliRunner
 
+from planner.break_even import break_evens
 from planner.cli.app import app
 from planner.instance import Instance
 from planner.marginal import moves
+from planner.mixed import MixedPlan
+from planner.mixed.either import OnEither
 from planner.mixed.explain import best_of_both
 from planner.mixed.shortfall import aimed
 from planner.mixed.why import best_so, no_plan_so
 from planner.problem import load_problem
 from planner.resolve import instance_of
 from planner.solution import Plan
-from planner.variants import with_limits
+from planner.variants import with_limits, with_pool
 
 EXAMPLE = "problems/70b_two_pools.yaml"
 NAMES = ("tp", "pp", "dp", "micro_batch", "zero", "num_gpus", "num_microbatches")
@@ -115,6 +118,58 @@ def moved_limits_hold(seed: int) -> int:
         wanted = least(move.instance, oracle, alone, every, every)
         assert equal(value(instance, best_of_both(move.instance, {})), wanted), (seed, move.what)
     return len(tried)
+
+
+def uses_mixed(instance: Instance, entry: int, used: bool) -> Keep:
+    """Lets through plans on two pools that use one, or that do not."""
+
+    def keep(of: Any, layers: Any, again: Any) -> Any:
+        return np.full(len(layers), (entry in {instance.pools[index].entry for index in of.pools}) == used)
+
+    return keep
+
+
+def uses_single(instance: Instance, entry: int, used: bool) -> Keep:
+    """The same of plans on one pool."""
+
+    def keep(of: Any, layers: Any, again: Any) -> Any:
+        return np.full(len(layers), (instance.pools[of.pool].entry == entry) == used)
+
+    return keep
+
+
+def prices_hold(seed: int) -> tuple[int, int]:
+    """Asks for the price of each pool, and brute force just below and above: how many, and of how many pairs."""
+    found = small(seed)
+    if found is None:
+        return 0, 0
+    instance, oracle, alone = found
+    choose = OnEither(instance, {})
+    plan = choose.best(instance)
+    if plan is None:
+        return 0, 0
+
+    def wins(index: int, price: float) -> bool:
+        there, entry = with_pool(instance, index, price=price), instance.pools[index].entry
+        using, without = (
+            least(there, oracle, alone, uses_mixed(there, entry, used), uses_single(there, entry, used))
+            for used in (True, False)
+        )
+        return using is not None and (without is None or using <= without)
+
+    asked = 0
+    for of in break_evens(instance, plan, choose):
+        (index,) = (each for each in instance.described if instance.pools[each].entry == of.pool)
+        where = seed, of.text
+        if of.break_even is None:
+            assert wins(index, of.price * (1e-4 if of.wins == "never" else 1e4)) == (of.wins == "always"), (
+                where
+            )
+        else:
+            assert wins(index, of.break_even * (1 - 1e-4)), where
+            assert not wins(index, of.break_even * (1 + 1e-4)), where
+        asked += 1
+    return asked, asked * isinstance(plan, MixedPlan)
 
 
 def test_answers_and_moved_limits_equal_brute_force() -> None:

@@ -25,6 +25,7 @@ from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.listing import best_records
 from planner.marginal import moves
+from planner.one_pool import ONE_POOL
 from planner.problem import Problem, parse_problem
 from planner.relaxed import every_family
 from planner.resolve import instance_of
@@ -313,7 +314,7 @@ def test_a_single_precision_is_no_question() -> None:
     plan = best_plan(instance)
     assert plan is not None
     assert "precision" not in [each.decision for each in explain.questions(instance, plan)]
-    assert "precision" in [each.what for each in hardware_changes(instance, plan)]
+    assert "precision" in [each.what for each in hardware_changes(instance, {plan.of("pool"): ""})]
     both, mine = searched()[1], searched()[3]
     assert "precision" not in [each.what for each in hardware_changes(both, mine)]
 
@@ -329,12 +330,12 @@ def test_the_validator_refuses_a_precision_that_is_not_to_be_had() -> None:
 
 def test_pools_in_two_precisions_are_one_pool_of_prices_and_nodes() -> None:
     _, instance, _, plan = searched()
-    assert sorted(each.pool for each in break_evens(instance, plan)) == [0, 1]
+    assert sorted(each.pool for each in break_evens(instance, plan, ONE_POOL)) == [0, 1]
     for move in moves(instance):
         if move.limit == "hardware.1.nodes":
             nodes = [pool.max_nodes for pool in move.instance.pools]
             assert nodes == [2, move.new, move.new]
-    prices = {each.pool: each.break_even for each in break_evens(instance, plan)}
+    prices = {each.pool: each.break_even for each in break_evens(instance, plan, ONE_POOL)}
     own = instance.pools[plan.of("pool")].entry
     price = prices[own]
     assert price is not None

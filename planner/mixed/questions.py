@@ -33,6 +33,7 @@ from planner.space.recompute import (
     recompute_modes,
     variants,
 )
+from planner.variants import pool_name
 
 Array = NDArray[Any]
 Either = MixedPlan | Plan
@@ -92,13 +93,6 @@ def gpus_of(instance: Instance, plan: Either) -> str:
     """GPU types: `H20 + H800`, in the order of the ranks."""
     pools = (plan.of("pool"),) if isinstance(plan, Plan) else plan.pools
     return " + ".join(pool_name(instance, index) for index in pools)
-
-
-def pool_name(instance: Instance, index: int) -> str:
-    """A pool's GPU type, with its place among the problem's pools where several are of that type."""
-    pool = instance.pools[index]
-    same = {other.entry for other in instance.pools if other.gpu.name == pool.gpu.name}
-    return pool.gpu.name if len(same) == 1 else f"{pool.gpu.name} (pool {pool.entry + 1})"
 
 
 def entries(instance: Instance, pools: tuple[int, ...]) -> frozenset[int]:
