@@ -32,6 +32,9 @@ def break_evens(instance: Instance, plan: P, choose: Choosing[P]) -> list[BreakE
     """Of each other pool the price below which it wins, of those of a plan that above which they lose."""
     if len(instance.described) < 2:
         return []
+    if not by_money(instance) and choose.value(instance, plan) == 0:
+        # Nothing emits on a grid that does not: what comes next decides.
+        instance = replace(instance, objective=instance.objective[1:] or (("time", 1.0),))
     used = [
         index for own in choose.pools(plan) for index in instance.described if index in instance.variants(own)
     ]
@@ -41,11 +44,13 @@ def break_evens(instance: Instance, plan: P, choose: Choosing[P]) -> list[BreakE
 
 def other_pool(instance: Instance, plan: P, index: int, choose: Choosing[P]) -> BreakEven:
     """The price below which the best plan that uses another pool beats the chosen one."""
-    pool, value = instance.pools[index], choose.value(instance, plan)
+    pool, chosen = instance.pools[index], (instance, plan)
     common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
-    name, price = pool_name(instance, index), price_until(instance, index, value, choose)
+    name, price = pool_name(instance, index), price_until(instance, index, chosen, choose)
     if price is None:
-        text = f"{name} {choose.wins} at no price: {why_never(instance, index, value, choose)}."
+        text = (
+            f"{name} {choose.wins} at no price: {why_never(instance, index, choose.value(*chosen), choose)}."
+        )
         return BreakEven(**common, break_even=None, wins="never", text=text)
     text = (
         f"{name} {choose.wins} below ${price:.4g} a GPU-hour (today ${pool.price:.4g}, "
@@ -59,9 +64,8 @@ def own_pool(instance: Instance, plan: P, index: int, choose: Choosing[P]) -> Br
     pool, rest = instance.pools[index], others(instance, index)
     common: dict[str, Any] = {"pool": pool.entry, "gpu": pool.gpu.name, "price": pool.price}
     name, rival = pool_name(instance, index), choose.best(rest)
-    value = None if rival is None else choose.value(rest, rival)
-    price = price_until(instance, index, value, choose, plan)
-    assert price is not None, "the chosen plan does today"
+    price = price_until(instance, index, None if rival is None else (rest, rival), choose, plan)
+    price = max(price or 0.0, pool.price)  # the chosen plan does today, be it for a tie
     if np.isinf(price):
         text = f"{name} {choose.stays} at any price."
         return BreakEven(**common, break_even=None, wins="always", text=text)
@@ -78,32 +82,63 @@ def why_never(instance: Instance, index: int, value: float, choose: Choosing[P])
         return choose.why_none(free, index)
     if by_money(instance):
         return "even for nothing none of its plans within the limits is better"
-    better = at_most(instance, just_below(value))
-    if choose.using(with_limits(free, **better), index) is None:
-        return f"its best plan {WORSE[instance.objective[0][0]]}"
-    return "even for nothing its better plans are beyond the budget"
+    if choose.using(with_limits(free, **at_most(instance, just_below(value))), index) is not None:
+        return "even for nothing its better plans are beyond the budget"
+    if choose.using(with_limits(free, **at_most(instance, tied(value))), index) is not None:
+        return "its best plan is no better"
+    return f"its best plan {WORSE[instance.objective[0][0]]}"
 
 
 def price_until(
-    instance: Instance, index: int, value: float | None, choose: Choosing[P], known: P | None = None
+    instance: Instance,
+    index: int,
+    rival: tuple[Instance, P] | None,
+    choose: Choosing[P],
+    known: P | None = None,
 ) -> float | None:
-    """The highest price of a pool at which a plan that uses it beats a value, within the budget.
+    """The highest price of a pool at which a plan that uses it beats another within the budget.
 
-    inf if at any price, None if at none. Without a value any plan will do; `known` is one that does today,
-    and others then have to be no worse than the value. Where the objective is not about money first a price
-    matters through the budget alone: the cheapest of the plans that are better says it.
+    inf if at any price, None if at none. Without a rival any plan will do; `known` is one that does today.
     """
     budget, free = instance.limits.budget, with_limits(instance, budget=None)
-    if value is None or not by_money(instance):
-        better = {} if value is None else at_most(instance, value if known is not None else just_below(value))
-        those = cheapest(with_limits(free, **better))
-        if budget is not None:
-            return price_of(those, index, budget, choose, known)
-        return None if known is None and choose.using(those, index) is None else np.inf
+    if rival is None or not by_money(instance):
+        found = [price_of_these(*each, index, choose) for each in better_ones(instance, rival, choose, known)]
+        return max((price for price in found if price is not None), default=None)
+    value = choose.value(*rival)
     price = price_of(free, index, value, choose, known)
     if price is None or budget is None or instance.lexicographic:
         return price  # what costs less than a plan within the budget is within it
     return price_of_both(instance, index, value, price, choose)
+
+
+def better_ones(
+    instance: Instance, rival: tuple[Instance, P] | None, choose: Choosing[P], known: P | None
+) -> list[tuple[Instance, float | None, P | None]]:
+    """Where a price matters through the budget alone: the plans that are better, and what they may cost.
+
+    The cheapest of them says the price. What ties is decided by cost where that comes second. A plan that is
+    known to be one of them comes third.
+    """
+    budget, free = instance.limits.budget, cheapest(with_limits(instance, budget=None))
+    if rival is None:
+        return [(free, budget, known)]
+    value = choose.value(*rival)
+    less, no_more = (
+        with_limits(free, **at_most(instance, most)) for most in (just_below(value), tied(value))
+    )
+    if [term for term, _ in instance.objective[1:2]] == ["cost"]:
+        cost = choose.value(cheapest(rival[0]), rival[1])
+        return [(less, budget, None), (no_more, cost, None)]
+    return [(less, budget, None)] if known is None else [(no_more, budget, known)]
+
+
+def price_of_these(
+    instance: Instance, most: float | None, known: P | None, index: int, choose: Choosing[P]
+) -> float | None:
+    """The price up to which such a plan costs no more than that; inf where it may cost anything."""
+    if most is not None:
+        return price_of(instance, index, most, choose, known)
+    return None if known is None and choose.using(instance, index) is None else np.inf
 
 
 def cheapest(instance: Instance) -> Instance:
@@ -174,6 +209,11 @@ def price_of_both(
 def just_below(value: float) -> float:
     """What is better than a value beyond rounding."""
     return min(value * (1 - SAME), float(np.nextafter(value, -np.inf)))
+
+
+def tied(value: float) -> float:
+    """A value with what rounding may add."""
+    return value * (1 + SAME)
 
 
 def at_most(instance: Instance, value: float) -> dict[str, float]:

@@ -385,6 +385,54 @@ def test_where_money_does_not_count_first_a_price_matters_through_the_budget(obj
     assert (cheap.of("pool") == of.pool, dear.of("pool") == of.pool) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("objective", "more"),
+    [
+        ("time", ()),
+        ("energy", ()),
+        ({"cost": 1, "time": "15k USD/day"}, ()),
+        ({"cost": 1, "time": "50k USD/day"}, ()),
+        ("carbon", (("power.carbon", "0 gCO2/kWh"),)),
+        (["carbon", "cost"], (("power.carbon", "0 gCO2/kWh"),)),
+    ],
+)
+def test_a_chosen_pool_loses_where_its_better_plans_are_beyond_the_budget(
+    objective: Any, more: tuple[tuple[str, Any], ...]
+) -> None:
+    instance = instance_of(
+        job(("objective", objective), ("search.tp", 1), ("limits.budget", "200k USD"), *more)
+    )
+    plan = best_plan(instance)
+    assert plan is not None
+    (own,) = [of for of in break_evens(instance, plan, ONE_POOL) if of.wins == "above"]
+    assert (own.gpu, own.text.rpartition("; ")[2]) == ("H800", "above, H20 wins.")
+    assert own.break_even is not None
+    gpus = []
+    for factor in (0.9999, 1.0001):
+        there = with_pool(instance, own.pool, price=own.break_even * factor)
+        other = best_plan(there)
+        assert other is not None
+        gpus.append(ONE_POOL.called(there, other))
+    assert gpus == ["H800", "H20"]
+
+
+def test_a_price_far_below_todays_is_found_where_time_has_a_value() -> None:
+    changes = (
+        ("objective", {"cost": 1, "time": "20k USD/day"}),
+        ("search.tp", 1),
+        ("hardware.0.nodes", {"max": 10}),
+    )
+    prices = []
+    for today in ("8 USD/gpu-hour", "20 USD/gpu-hour"):
+        # From the slow plan that is best at such a price alone, H20 would have to cost less than nothing.
+        instance = instance_of(job(*changes, ("hardware.1.price", today)))
+        plan = best_plan(instance)
+        assert plan is not None
+        (other,) = [of for of in break_evens(instance, plan, ONE_POOL) if of.wins == "below"]
+        prices.append(other.break_even)
+    assert prices[1] == pytest.approx(prices[0], rel=1e-8)
+
+
 @pytest.mark.parametrize(("objective", "words"), [("time", "takes longer"), ("carbon", "emits more")])
 def test_a_pool_that_is_worse_at_any_price_is_said_to_be_so_in_what_counts(
     objective: str, words: str
