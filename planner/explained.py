@@ -26,7 +26,7 @@ from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
-from planner.solution import Conflict, Decisions, Reason, Solution
+from planner.solution import Conflict, Decisions, Estimate, Reason, Solution
 from planner.space.recompute import recompute_families, recompute_modes
 from planner.variants import best_plan, decided, holds, with_limits
 from planner.what_if import changed, hardware_changes
@@ -189,8 +189,14 @@ def same(just: Alone, reason: Reason) -> bool:
 
 
 def sureness(instance: Instance, plan: Plan) -> Sureness:
-    """How sure the plan's figures are, in numbers and sentences."""
-    of = answer.reported(instance, plan).estimate
+    """How sure the plan's figures are, in numbers and sentences, and what a confidence costs."""
+    found = sureness_told(answer.reported(instance, plan).estimate)
+    more = {"confidence": instance.limits.confidence, "text": (*found.text, *asked_for(instance, plan))}
+    return found.model_copy(update=more)
+
+
+def sureness_told(of: Estimate) -> Sureness:
+    """How sure the figures of a plan of either kind are, in numbers and sentences."""
     told = [f"The {name} holds with {share:.1%}." for name, share in of.probability.items()]
     if of.interval_80_days is not None:
         low, high = of.interval_80_days
@@ -202,8 +208,7 @@ def sureness(instance: Instance, plan: Plan) -> Sureness:
         interval_80_days=of.interval_80_days,
         evidence=of.evidence or "",
         probability=of.probability,
-        confidence=instance.limits.confidence,
-        text=(*told, *asked_for(instance, plan)),
+        text=tuple(told),
     )
 
 

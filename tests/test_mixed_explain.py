@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from planner.cli.app import app
 from planner.instance import Instance
 from planner.marginal import moves
-from planner.mixed.explain import best_of_both
+from planner.mixed.either import best_of_both
 from planner.mixed.shortfall import aimed
 from planner.mixed.why import best_so, no_plan_so
 from planner.problem import load_problem
@@ -119,7 +119,7 @@ def moved_limits_hold(seed: int) -> int:
     tried = [of for of in moves(instance) if of.limit in ("deadline", "budget", "memory_headroom")]
     for move in tried:
         wanted = least(move.instance, oracle, alone, every, every)
-        assert equal(value(instance, best_of_both(move.instance, {})), wanted), (seed, move.what)
+        assert equal(value(instance, best_of_both(move.instance)), wanted), (seed, move.what)
     return len(tried)
 
 

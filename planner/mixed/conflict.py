@@ -10,13 +10,13 @@ from planner.conflict import conflicting, less_headroom, moved_nodes, relaxation
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
-from planner.mixed.reasons import better_than, keys_if_any, told
+from planner.mixed.either import best_of_both
 from planner.mixed.shortfall import aimed
 from planner.nearest import Near, Within
 from planner.relaxed import TERMS, limited, possible, without
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
-from planner.variants import best_plan, with_pool
+from planner.variants import with_pool
 
 
 def infeasible_of_both(instance: Instance) -> Conflict:
@@ -70,14 +70,6 @@ def near_of_both(instance: Instance) -> Within:
 def possible_on_both(instance: Instance, limits: Limits) -> bool:
     """Whether any plan of either kind is within limits."""
     return possible(instance, limits) or quickest_of_both(instance, limits) is not None
-
-
-def best_of_both(instance: Instance) -> Told | None:
-    """The best plan of either kind."""
-    single = best_plan(instance)
-    mixed = better_than(instance, keys_if_any(instance, single))[0]
-    best = single if mixed is None else mixed
-    return None if best is None else told(instance, best)
 
 
 def quickest_of_both(instance: Instance, limits: Limits) -> Told | None:

@@ -22,6 +22,7 @@ from planner.one_pool import ONE_POOL
 from planner.search import Plan, goal_of
 from planner.search.rows import memory_limit
 from planner.solution import Decisions, Scalar
+from planner.solution import Plan as Told
 from planner.variants import best_plan, best_using
 
 SAID = (
@@ -130,6 +131,12 @@ class OnEither:
             return None
         found = best_plan(narrow) if len(wanted) == 1 else best_of_each(narrow, [Asked()]).best
         return None if found is None else self.days(narrow, found)
+
+
+def best_of_both(instance: Instance) -> Told | None:
+    """The best plan of either kind, as the solution file has it."""
+    best = OnEither(instance, {}).best(instance)
+    return None if best is None else told(instance, best)
 
 
 def keys_of(instance: Instance, plan: Either) -> Keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from planner.break_even import break_evens
-from planner.explained import objective_words, since
+from planner.explained import objective_words, since, sureness_told
 from planner.explanation import ExplainedReason, Explanation, LimitMoved, Sureness
 from planner.instance import Instance
 from planner.limit_move import Move, capital
@@ -14,10 +14,8 @@ from planner.mixed.best import BestOfPairs
 from planner.mixed.either import OnEither
 from planner.mixed.plan import MixedPlan
 from planner.mixed.reasons import reasons, told
-from planner.mixed.search import Memo
 from planner.problem import Problem
 from planner.search import Plan, Table
-from planner.solution import Plan as Told
 from planner.solution import Solution
 from planner.variants import pool_name
 from planner.what_if import changed, hardware_changes
@@ -55,7 +53,7 @@ def explained_pair(
         limits=tuple(moved(instance, plan, move, choose) for move in limits),
         break_evens=tuple(break_evens(instance, plan, choose)) if "prices" in parts else (),
         what_ifs=tuple(changed(instance, plan, change, choose) for change in hardware),
-        sureness=sureness(mine) if "sure" in parts else Sureness(),
+        sureness=sureness_told(mine.estimate) if "sure" in parts else Sureness(),
         notes=(*problem.assumptions, *left_out(parts), *since(of, mine.decisions)),
     )
 
@@ -72,24 +70,3 @@ def moved(instance: Instance, plan: MixedPlan, move: Move, choose: OnEither) -> 
     """What a limit in another place changes, with the best plan of either kind there."""
     other = choose.best(move.instance)
     return move.moved(None if other is None else choose.change(instance, plan, move.instance, other))
-
-
-def best_of_both(instance: Instance, memo: Memo) -> Told | None:
-    """The best plan of either kind, as the solution file has it."""
-    best = OnEither(instance, memo).best(instance)
-    return None if best is None else told(instance, best)
-
-
-def sureness(mine: Told) -> Sureness:
-    """How sure the plan's figures are; no run on two types was measured, so the evidence is weak."""
-    of = mine.estimate
-    said = [f"The {name} holds with {share:.1%}." for name, share in of.probability.items()]
-    if of.interval_80_days is not None:
-        low, high = of.interval_80_days
-        said.insert(0, f"Four of five such runs take {low:.1f} to {high:.1f} days ({of.evidence} evidence).")
-    return Sureness(
-        interval_80_days=of.interval_80_days,
-        evidence=of.evidence or "",
-        probability=of.probability,
-        text=tuple(said),
-    )
