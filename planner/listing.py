@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from costmodel.pipeline import plain_layers
 from costmodel.units import DAY, GIB
-from planner.economics import Economy, keys, surely_within, within
+from planner.economics import Economy, keys
 from planner.evaluate import BLOCK, evaluate
 from planner.instance import Instance
 from planner.keybook import KeyBook
+from planner.limits import surely_within, within
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Table, goal_of
 from planner.search.rows import memory_limits

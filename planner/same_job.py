@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from costmodel.goodput.goodput import Goodput
-from planner.economics import Economy, within
+from planner.economics import Economy
 from planner.instance import Instance, Term
 from planner.keybook import KeyBook
+from planner.limits import within
 from planner.running import Running, losses_of, save_seconds
 from planner.search import Plan, priced
 from planner.search.rows import fits

@@ -20,10 +20,10 @@ from costmodel.units import DAY
 from planner.choose_place import TERMS, choose_place
 from planner.economics import Economy, first_key
 from planner.instance import Instance, Limits, Term
+from planner.limits import most_of
 from planner.running import Running
 from planner.same_job import joined, may_go_on, most_change, own_seconds, seconds_of, spared_at_most
 from planner.search import Effort, Goal, Mask, Plan, Table, best_each, goal_of
-from planner.search.best import most_of
 from planner.search.goal import in_families
 from planner.sharing import shared_layouts
 from planner.space.columns import LayerKeys

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from planner.chance import margin_of
-from planner.economics import Economy, within
+from planner.economics import Economy
 from planner.instance import Instance, Narrowing, Pool
+from planner.limits import within
 from planner.narrowing import ZERO_SCOPES
 from planner.requirements import Requirement
 from planner.search import Plan, Table, best, goal_of

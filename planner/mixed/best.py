@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance
+from planner.limits import most_of
 from planner.mixed.arrangement import mixed_families
 from planner.mixed.decided import Decided, MixedMask
 from planner.mixed.plan import MixedPlan
 from planner.mixed.search import Memo, MixedSearch
 from planner.mixed.stages import StageRule
 from planner.mixing import Form
-from planner.search.best import most_of
 from planner.search.goal import Effort, goal_of
 
 Array = NDArray[Any]

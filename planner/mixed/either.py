@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.units import DAY
-from planner.economics import within
 from planner.instance import Instance, Pool
 from planner.limit_move import Change, value_unit
+from planner.limits import within
 from planner.mixed.answer import predicted
 from planner.mixed.best import Asked, Keys, best_of_each
 from planner.mixed.decided import MixedMask

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from planner.economics import Economy
 from planner.instance import Instance
+from planner.limits import most_of
 from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan
 from planner.mixed.search import MixedSearch
-from planner.search.best import most_of
 from planner.search.goal import Effort, goal_of
 
 Array = NDArray[Any]

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.mixed_estimate import estimate_mixed
-from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook
+from planner.limits import within
 from planner.mixed.arrangement import arrangements, mixed_families
 from planner.mixed.cells import Cells
 from planner.mixed.decided import Decided
@@ -87,7 +87,7 @@ class MixedSearch:
 
     def wins(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Indices of rows within the limits that may win, the best bounds first."""
-        index = np.flatnonzero(economics.within(self.goal.limits, economy, step))
+        index = np.flatnonzero(within(self.goal.limits, economy, step))
         economy, step = economy.take(index), step[index]
         some = np.flatnonzero(self.may_win(economy, step, of.take(index)))
         keys = self.keys(economy.take(some), step[some])

@@ -18,8 +18,9 @@ from costmodel.pipeline import plain_layers
 from costmodel.units import DAY
 from planner import answer
 from planner.chance import margin_of
-from planner.economics import Economy, within
+from planner.economics import Economy
 from planner.instance import Instance
+from planner.limits import within
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Effort, Plan, Table
 from planner.search.front import frontier

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from planner import economics
 from planner.choose import AtMost, choose, integers
 from planner.economics import Economy
-from planner.instance import Limits, Term
+from planner.instance import Limits
+from planner.limits import most_of, within
 from planner.search.branch import run
 from planner.search.goal import Effort, Mask, OutOfTime
 from planner.search.rows import Plan, plain_plan
@@ -114,7 +115,7 @@ class Choices:
         goal, allowed = self.table.goal, self._of(part)
         economy, bound = part.economy.take(index), part.bound[index]
         keys = goal.keys(economy, bound)
-        inside = economics.within(goal.limits, economy, bound)
+        inside = within(goal.limits, economy, bound)
         inside &= keys[0] <= ceiling
         if all(of is not None for of in self.incumbents):
             worst = max(float(of[0][0]) for of in self.incumbents if of is not None)
@@ -136,7 +137,7 @@ class Choices:
             return
         economy, step = table.rows.economy.take(index), table.rows.plain[index]
         keys = table.goal.keys(economy, step)
-        ok = economics.within(table.goal.limits, economy, step)
+        ok = within(table.goal.limits, economy, step)
         for question, allowed in enumerate(self._of(table.rows)[:, index]):
             these = np.flatnonzero(allowed & ok)
             if len(these):
@@ -146,7 +147,7 @@ class Choices:
     def solved(self, index: int, plan: Plan) -> None:
         """A plan within the limits is an incumbent where it beats those there are."""
         economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
-        if not economics.within(self.table.goal.limits, economy, step)[0]:
+        if not within(self.table.goal.limits, economy, step)[0]:
             return
         keys, self.tried = self.table.goal.keys(economy, step), 1
         for question in np.flatnonzero(self._of(self.table.rows)[:, index]).tolist():
@@ -328,17 +329,6 @@ def columns_of(rows: Candidates, economy: Economy, step: Array) -> dict[str, Arr
         "dollars": integers(allowed_for.dollars(step), 1.0),
         **{name: integers(each * seconds, UNITS[name]) for name, each in metered.items() if each is not None},
     }
-
-
-def most_of(limits: Limits) -> dict[Term, float]:
-    """The most that a run may take of each term; inf where no limit says so."""
-    named: dict[Term, float | None] = {
-        "time": limits.deadline,
-        "cost": limits.budget,
-        "energy": limits.energy,
-        "carbon": limits.carbon,
-    }
-    return {term: np.inf if limit is None else limit for term, limit in named.items()}
 
 
 def limits_of(limits: Limits) -> list[AtMost]:

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance
+from planner.limits import within
 from planner.search.best import best
 from planner.search.branch import run
 from planner.search.goal import Effort, OutOfTime, goal_of
@@ -140,7 +140,7 @@ class Front:
     ) -> list[Ints]:
         """Rows whose bound no achieved plan dominates, and the quickest ones of each number of GPUs first."""
         economy, bound = part.economy.take(index), part.bound[index]
-        alive = economics.within(self.table.goal.limits, economy, bound)
+        alive = within(self.table.goal.limits, economy, bound)
         if isinstance(part, RowTable):
             alive &= ~part.exact[index]
         index = index[alive]
@@ -161,7 +161,7 @@ class Front:
     def solved(self, index: int, plan: Plan) -> None:
         """A plan within the limits dominates what is no better in anything."""
         economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
-        if economics.within(self.table.goal.limits, economy, step)[0]:
+        if within(self.table.goal.limits, economy, step)[0]:
             self.exact[figures(self.table.instance, plan, self.axis)] = plan
 
     def picks(self, index: Ints) -> Ints:
@@ -173,10 +173,10 @@ class Front:
     def longest(self, index: int) -> float:
         """A step beyond which a row is outside the limits or dominated by a plan."""
         economy, limits = self.table.rows.economy.take(np.array([index])), self.table.goal.limits
-        within = [float(economy.longest(limits.deadline or np.inf, limits.budget or np.inf)[0])]
+        steps = [float(economy.longest(limits.deadline or np.inf, limits.budget or np.inf)[0])]
         # A run is dominated once it takes more than a plan of everything.
-        within += [max(self._longest_each(economy, point)) for point in self.exact]
-        return min(within) * (1 + SAME)
+        steps += [max(self._longest_each(economy, point)) for point in self.exact]
+        return min(steps) * (1 + SAME)
 
     def _longest_each(self, economy: Economy, point: Point) -> list[float]:
         """The longest steps with which a row's run takes no more than a plan of time, money and the axis."""

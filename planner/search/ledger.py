@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import economics
+from planner.limits import broken_by
 from planner.search.table import LOOSE, GroupTable, RowTable, Table
 from planner.space.counting import Counter
 
@@ -93,8 +93,7 @@ def _tight(
     full = np.isinf(bound)
     finite = np.where(full, 0.0, bound)
     seconds, limits, left = economy.seconds(finite), table.goal.limits, np.ones(len(index), dtype=bool)
-    late, dear = economics.outside(limits, seconds, economy.total("cost", seconds))
-    broken = {"memory": full, "deadline": late, "budget": dear} | economics.beyond(limits, economy, seconds)
+    broken = {"memory": full} | broken_by(limits, economy, seconds, economy.total("cost", seconds))
     for limit, over in broken.items():
         _count(rejected, limit, number[left & over].sum())
         left &= ~over

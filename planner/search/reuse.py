@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import economics
 from planner.economics import Economy
 from planner.instance import Instance, Limits, Pool, Term
 from planner.keybook import KeyBook
+from planner.limits import within
 from planner.narrowing import ZERO_SCOPES
 from planner.search.best import best
 from planner.search.goal import Effort, Goal, Mask, goal_of
@@ -115,7 +115,7 @@ class Evaluation:
         plan, table = self.searched(instance, loose)
         if plan is not None:
             economy, step = Economy.of(instance, plan.row), np.array([plan.step])
-            plan = plan if economics.within(goal.limits, economy, step).all() else None
+            plan = plan if within(goal.limits, economy, step).all() else None
         return plan, replace(table, goal=goal, known_least=None)
 
     def searched(self, instance: Instance, goal: Goal) -> tuple[Plan | None, Table]:
@@ -215,10 +215,10 @@ def fewer(layout: Layouts, instance: Instance, pool: int) -> Layouts:
     """The layouts that a pool of fewer nodes can hold."""
     of = instance.pools[pool]
     node = of.fabric.gpus_per_node
-    within = (layout.num_gpus >= of.min_nodes * node) & (layout.num_gpus <= of.max_nodes * node)
-    pp = layout.pp[within]
+    held = (layout.num_gpus >= of.min_nodes * node) & (layout.num_gpus <= of.max_nodes * node)
+    pp = layout.pp[held]
     start = np.searchsorted(pp, np.arange(len(layout.start)))
-    return Layouts(pp, layout.dp[within], layout.num_gpus[within], start)
+    return Layouts(pp, layout.dp[held], layout.num_gpus[held], start)
 
 
 def without_decided_limit(goal: Goal) -> Goal:

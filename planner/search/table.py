@@ -15,6 +15,7 @@ from planner.economics import Economy
 from planner.evaluate import plain_figures
 from planner.instance import Instance, Term
 from planner.keybook import KeyBook
+from planner.limits import broken_by, outside, surely_within
 from planner.required import fewer_microbatches, longest_step, step_requirement, too_slow
 from planner.running import Running
 from planner.search.goal import Effort, Goal
@@ -220,7 +221,7 @@ class Table:
             economics.at_rate(total, each[key]) for each in (of["time"], of["cost"], first)
         )
         limits = self.goal.limits
-        late, dear = economics.outside(limits, seconds, cost)
+        late, dear = outside(limits, seconds, cost)
         beyond = {}
         if limits.energy is not None:
             beyond["energy"] = economics.at_rate(total, of["energy"][key]) > limits.energy
@@ -327,8 +328,7 @@ class Table:
         seconds = economy.seconds(step) * (1 - 1e-12)
         totals = economics.totals(self.goal.objective, economy, seconds)
         totals["cost"] = economy.total("cost", seconds) * (1 - 1e-12)
-        late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
-        broken = {"deadline": late, "budget": dear} | economics.beyond(self.goal.limits, economy, seconds)
+        broken = broken_by(self.goal.limits, economy, seconds, totals["cost"])
         for limit, over in broken.items():
             for scoped in (everywhere, nodes):
                 self._count_outside(groups, valid & first & over & scoped, limit)
@@ -363,7 +363,7 @@ class Table:
             term: spent * (each * scale)[place] for term, each in running.per_gpu_second().items()
         }
         seconds = totals["time"]
-        late, dear = economics.outside(self.goal.limits, seconds, totals["cost"])
+        late, dear = outside(self.goal.limits, seconds, totals["cost"])
         within = ~(late | dear)
         far = within & (self.goal.key_bound(totals) > ceiling)
         table.finished[at[far]] = False
@@ -493,9 +493,9 @@ class Table:
         self.rows.plain[index], self.rows.plain_recomputes[index] = step, recomputes.astype(bool)
 
     def surely_within(self, index: Array, step: Array) -> Array:
-        """economics.surely_within of rows whose steps take so long."""
+        """limits.surely_within of rows whose steps take so long."""
         rows, economy = self.rows.rows.take(index), self.rows.economy.take(index)
-        return economics.surely_within(self.instance, self.goal.limits, rows, economy, step)
+        return surely_within(self.instance, self.goal.limits, rows, economy, step)
 
     def plain_splits(self, rows: Candidates) -> Array:
         """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes."""
