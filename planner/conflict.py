@@ -30,7 +30,7 @@ from planner.relaxed import (
     without,
 )
 from planner.search import Goal, Table, goal_of
-from planner.search.best import limits_of
+from planner.search.choice import limits_on_columns
 from planner.solution import Conflict, Relaxation
 from planner.space.recompute import recompute_families
 from planner.variants import only
@@ -145,7 +145,7 @@ def core_of_bounds(instance: Instance, tables: Tables = Table.of) -> tuple[str, 
         "seconds": np.floor(seconds[front]).astype(np.int64),
         "dollars": np.floor(dollars[front]).astype(np.int64),
     }
-    return conflict(columns, limits_of(replace(limits, energy=None, carbon=None)))
+    return conflict(columns, limits_on_columns(replace(limits, energy=None, carbon=None)))
 
 
 def pareto(first: Array, second: Array) -> Array:

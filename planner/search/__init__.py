@@ -8,6 +8,7 @@ best bounds are assigned exactly by CP-SAT until no open bound is better than wh
 * `table`: what has been written down, and bounded, so far.
 * `branch`: the loop that all searches share; what it looks for is a target.
 * `best`: the target that wants one best plan, or one for each of several questions.
+* `choice`: the choice among rows by CP-SAT.
 * `rows`: rows solved exactly.
 * `ledger`: what became of every candidate.
 * `reuse`: what what-ifs of one physics share; `what_if`: the table of one of them.

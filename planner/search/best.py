@@ -7,22 +7,19 @@ value is the best plan with another value. Asked together they share every bound
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner import economics
-from planner.choose import AtMost, choose, integers
-from planner.economics import Economy
-from planner.instance import Limits
 from planner.limits import most_of, within
 from planner.search.branch import run
+from planner.search.choice import CHOICE, chosen
 from planner.search.goal import Effort, Mask, OutOfTime
 from planner.search.rows import Plan, plain_plan
 from planner.search.table import GroupTable, RowTable, Table
-from planner.space.columns import Candidates, LayerKeys, values_of
+from planner.space.columns import LayerKeys, values_of
 from planner.space.recompute import ALL, HIDDEN_SELECTIVE, SELECTIVE, VARIANTS
 
 Array = NDArray[Any]
@@ -34,10 +31,6 @@ AHEAD, NEARER, MOST = 1.02, 1.02, 1e6
 more each time, up to the most."""
 REACHED = 1e-8
 """Relative room for rounding where a value is known that a plan reaches."""
-UNITS = {"energy": 1.0, "carbon": 1e-3}
-"""kWh and tonnes that a choice among rows tells apart."""
-CHOICE = 256
-"""Rows that the CP-SAT choice sees at once, best bounds first; the others have bounds no better."""
 
 
 def best(
@@ -190,10 +183,8 @@ class Choices:
         # An exact row goes before bounds that only equal it, unless these are plainer plans.
         rank = economics.ranks(table.goal.keys(economy, step))
         order = np.lexsort((~table.rows.exact[index], plainness(table, index), rank))
-        columns = columns_of(table.rows.rows.take(index[order]), economy.take(order), step[order])
-        choice = choose(columns, limits_of(table.goal.limits))
-        assert choice.index is not None, "rows within the limits, and CP-SAT chooses none"
-        return int(index[order[choice.index]])
+        rows = table.rows.rows.take(index[order])
+        return int(index[order[chosen(rows, economy.take(order), step[order], table.goal.limits)]])
 
     def longest(self, index: int) -> float:
         """A step beyond which a row is outside the limits or worse than every incumbent it competes with."""
@@ -311,34 +302,3 @@ def first_of_each(alive: Array, keys: Keys, exact: Array | None, size: int) -> A
     if exact is not None:
         columns.insert(0, ~exact[index])
     return index[np.lexsort(columns)]
-
-
-def columns_of(rows: Candidates, economy: Economy, step: Array) -> dict[str, Array]:
-    """Decisions and predictions of rows as integer columns for the choice."""
-    # Limits on time and money allow for what they have to; those on energy are as predicted.
-    seconds, allowed_for = economy.seconds(step), economy.surely
-    columns = {
-        f.name: getattr(rows, f.name)
-        for f in fields(Candidates)
-        if f.name not in ("m_low", "key", "pipeline")
-    }
-    metered = {"energy": economy.draw, "carbon": economy.emission}
-    return columns | {
-        "num_gpus": rows.num_gpus,
-        "seconds": integers(allowed_for.seconds(step), 1.0),
-        "dollars": integers(allowed_for.dollars(step), 1.0),
-        **{name: integers(each * seconds, UNITS[name]) for name, each in metered.items() if each is not None},
-    }
-
-
-def limits_of(limits: Limits) -> list[AtMost]:
-    """What limits the run as limits on the columns of a choice."""
-    posted = []
-    if limits.deadline is not None:
-        posted.append(AtMost("deadline", "seconds", int(np.ceil(limits.deadline))))
-    if limits.budget is not None:
-        posted.append(AtMost("budget", "dollars", int(np.ceil(limits.budget))))
-    for name, limit in (("energy", limits.energy), ("carbon", limits.carbon)):
-        if limit is not None:
-            posted.append(AtMost(name, name, int(np.ceil(limit / UNITS[name]))))
-    return posted
