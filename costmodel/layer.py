@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.architecture import LayerKind
 from costmodel.attention import attention_time
@@ -56,11 +55,6 @@ class LayerCost:
         """(..., kinds) all of a layer without full recompute."""
         parts = (self.gemm, self.attention, self.elementwise, self.host, self.tp, self.cp, self.ep)
         return sum(parts, self.selective)
-
-    def take(self, index: NDArray[np.int64] | int) -> LayerCost:
-        """The costs of the rows of `index`."""
-        # np.take is many times faster than [] on rows of several kinds.
-        return replace(self, **{f.name: np.take(getattr(self, f.name), index, axis=0) for f in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ from planner import __version__, solution
 from planner.chance import margin_of
 from planner.economics import Economy, run_dollars, run_seconds
 from planner.instance import Instance
-from planner.keybook import run_of_rows
 from planner.narrowing import ZERO_SCOPES
 from planner.outlook import Outlook
 from planner.requirements import QUANTITIES
 from planner.search.rows import Plan
 from planner.site import Site
 from planner.space.recompute import HIDDEN, modules_of
+from planner.space.runs import run_of_rows
 from planner.sureness import band_of_plan, memory_risk, probabilities
 from planner.switches import overlaps_of
 

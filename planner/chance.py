@@ -17,10 +17,10 @@ from costmodel.goodput.finish import finish_moments
 from costmodel.goodput.goodput import Goodput
 from planner.confidence import EDGE, Band, band_of, least_margins
 from planner.instance import Instance
-from planner.keybook import run_of_rows
 from planner.running import losses_of
 from planner.site import Site
 from planner.space.columns import Groups
+from planner.space.runs import run_of_rows
 
 Array = NDArray[Any]
 

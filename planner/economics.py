@@ -73,12 +73,6 @@ class Economy:
         taken: list[Any] = [None if column is None else column[index] for column in columns]
         return type(self)(*taken)
 
-    @staticmethod
-    def concatenate(parts: list[Economy]) -> Economy:
-        columns = ([getattr(part, f.name) for part in parts] for f in fields(Economy))
-        whole: list[Any] = [None if of[0] is None else np.concatenate(of) for of in columns]
-        return Economy(*whole)
-
     def seconds(self, step: Array) -> Array:
         """Seconds of the whole run by the clock on the wall."""
         return self.seconds_per_step * step + self.fixed

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
 from costmodel.pipeline import plain_layers, stage_split
+from costmodel.records import gather
 from costmodel.stage import StageRates, StageSplit, stage_memory
 from costmodel.step import step_time
-from planner.keybook import KeyBook, gather
+from planner.keybook import KeyBook
 from planner.space.columns import Candidates, families
 from planner.space.recompute import ALL, SOME
 

@@ -22,10 +22,11 @@ from planner.account import (
 from planner.difference import Difference
 from planner.economics import Economy
 from planner.instance import Instance
-from planner.keybook import KeyBook, one_microbatch_count
+from planner.keybook import KeyBook
 from planner.reason_words import label, other_decisions, sizes
 from planner.search import Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
+from planner.search.rows import one_microbatch_count
 from planner.shortfall import why_none
 from planner.solution import Reason
 from planner.space.columns import NODE, LayerKeys, Pipelines

@@ -9,9 +9,9 @@ from planner.chance import share_within, spread_of
 from planner.confidence import Band, band_of
 from planner.economics import Economy
 from planner.instance import Instance, Limits
-from planner.keybook import run_of_rows
 from planner.memory_risk import MemoryRisk, risk_of
 from planner.search.rows import Plan
+from planner.space.runs import run_of_rows
 
 
 def band_of_plan(instance: Instance, plan: Plan) -> Band | None:

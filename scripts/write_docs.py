@@ -23,6 +23,7 @@ PLUMBING = {
     "__init__",
     "architecture",
     "cards",
+    "records",
     "run",
     "stack",
     "stack_parallel",

@@ -28,7 +28,6 @@ from planner.confidence import TAIL, Band, band_of, least_margins
 from planner.economics import Economy
 from planner.errors import InvalidInput
 from planner.instance import Instance
-from planner.keybook import BARE
 from planner.listing import best_records
 from planner.memory_risk import grade_of, risk_of, share_above, uneven_run
 from planner.memory_risk import settings as risk_settings
@@ -36,7 +35,7 @@ from planner.problem import parse_problem
 from planner.runs import DescribedRun, describe
 from planner.search.front import frontier
 from planner.solve import solve
-from planner.space.recompute import run_of
+from planner.space.recompute import BARE, run_of
 from planner.sureness import probabilities
 from planner.validate import violations
 from planner.variants import best_plan, fixed, with_limits

@@ -17,6 +17,7 @@ from costmodel.memory.profile import Figure
 from costmodel.memory.states import state_bytes, states
 from costmodel.parameters import total_parameters
 from costmodel.rates import stage_rates
+from costmodel.records import gather
 from costmodel.run import Fabric, Run
 from costmodel.stack import load_stack, stack_names
 from costmodel.stage import allocated_memory
@@ -193,7 +194,7 @@ def test_layer_memory_can_be_gathered_by_key() -> None:
         dp=np.array([64, 32, 16]),
         zero=np.array([1, 3, 0]),
     )
-    direct, gathered = stage_rates(run), stage_rates(run, layer_bytes=layer_memory(keys).take(index))
+    direct, gathered = stage_rates(run), stage_rates(run, layer_bytes=gather(layer_memory(keys), index))
     for name in ("checkpoint", "working", "loss", "rebuilt", "fixed_bytes"):
         assert getattr(gathered, name) == pytest.approx(getattr(direct, name)), name
     assert gathered.kept.kinds == pytest.approx(direct.kept.kinds)

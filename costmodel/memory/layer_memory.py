@@ -8,10 +8,9 @@ and ZeRO stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.memory.activations import checkpoint_bytes, kept_bytes, stage_output_bytes
 from costmodel.memory.transients import gathered_bytes, loss_bytes, rebuilt_bytes, working_bytes
@@ -39,16 +38,6 @@ class LayerMemory:
     """Layers that are gathered at once under ZeRO-3, without their experts."""
     gathered_experts: Array
     gathered_head: Array
-
-    def take(self, index: NDArray[np.int64] | int) -> LayerMemory:
-        """The bytes of the rows of `index`."""
-
-        def rows(values: Array) -> Array:  # np.take is many times faster than [] on rows of several kinds
-            return np.take(values, index, axis=0)
-
-        kept = PerLayer(rows(self.kept.kinds), rows(self.kept.first), rows(self.kept.last))
-        rest = {f.name: rows(getattr(self, f.name)) for f in fields(self) if f.name != "kept"}
-        return LayerMemory(kept=kept, **rest)
 
 
 def layer_memory(run: Run) -> LayerMemory:

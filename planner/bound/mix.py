@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
 from costmodel.run import Column
+from planner.frameworks.rules import even_stages
+from planner.instance import Instance
 
 Array = NDArray[Any]
 
@@ -46,6 +48,11 @@ class LayerMix:
             return np.asarray(self.layers // stages)
         missing = -self.layers % stages
         return np.where(np.asarray(chunks) > 1, (self.layers + missing) // stages - (missing > 0), 1)
+
+
+def layer_mix(instance: Instance) -> LayerMix:
+    """The layers of an instance's model."""
+    return LayerMix.of(instance.architecture, even_stages(instance))
 
 
 @cache

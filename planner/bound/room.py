@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.records import gather
 from costmodel.stage import StageRates
 from planner.bound.extent import Extent, extent
 from planner.bound.mix import LayerMix
@@ -223,7 +224,7 @@ class Holding:
 
     def take(self, index: Array) -> Holding:
         """The same of some rows."""
-        return _taken(self, index)
+        return gather(self, index)
 
     def held(self, slowest: Array) -> Array:
         """Layers that all ranks together hold if none takes longer than `slowest`: (rows,)."""
@@ -250,20 +251,6 @@ class Holding:
         np.minimum(n, most, out=n)
         np.minimum(n, self.most, out=n)
         return np.floor(n + 1e-9)
-
-
-def _taken(record: Any, index: Array) -> Any:
-    """A dataclass of arrays, of nothing, or of such dataclasses, with some of the rows."""
-    return type(record)(
-        *(
-            value
-            if value is None
-            else value[index]
-            if isinstance(value, np.ndarray)
-            else _taken(value, index)
-            for value in (getattr(record, f.name) for f in fields(record))
-        )
-    )
 
 
 TINY = 1e-30

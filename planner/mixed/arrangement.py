@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.mixed import joint_fabric
+from costmodel.records import gather
 from planner.bound.mix import LayerMix
 from planner.instance import Instance, Pool
 from planner.keybook import KeyBook
@@ -118,7 +119,7 @@ def _parts(book: KeyBook, pool: int, keys: Array) -> Array:
     for _, family, at in families(book.keys.take(keys)):
         of = keys[at]
         where = book.start[pool, book.keys.variant[of]] + book.place[of]
-        cost = book.costs[pool, family >= HIDDEN].cost.take(where)
+        cost = gather(book.costs[pool, family >= HIDDEN].cost, where)
         kinds = cost.total + cost.forward if family == ALL else cost.total
         parts[at, :-2] = mix.totals * kinds
         parts[at, -2], parts[at, -1] = cost.first, cost.last

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.records import gather
 from costmodel.stage import PerLayer, StageRates
 from planner.bound.mix import LayerMix
 from planner.bound.quick import per_step_floor
-from planner.keybook import gather
 
 Array = NDArray[Any]
 

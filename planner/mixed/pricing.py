@@ -8,11 +8,11 @@ import numpy as np
 
 from costmodel.mixed import crossing, replica_rates
 from costmodel.stage import Array, StageRates
-from planner.keybook import run_of_rows
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.costs import MixedCosts
 from planner.mixed.layouts import MixedRows
 from planner.search.rows import memory_limit
+from planner.space.runs import run_of_rows
 
 Rates = tuple[StageRates, StageRates]
 

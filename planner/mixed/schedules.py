@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.records import gather
 from planner.bound.mix import LayerMix
 from planner.instance import Instance
-from planner.keybook import gather
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.bound import SURE, pace_of_work, pace_without_memory, step_of
 from planner.mixed.branch import Branch, branches_of, least_of

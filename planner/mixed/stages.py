@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.pipeline import micro_batches_in_flight
+from costmodel.records import gather
 from costmodel.stage import PerLayer, StageRates
 from planner.bound.capacity import repeated
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
-from planner.keybook import gather
 from planner.mixed.bound import pace_within_memory, step_of
 from planner.mixed.costs import MixedCosts
 from planner.stages import (

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.keybook import one_microbatch_count
 from planner.required import longest_step
 from planner.search.goal import Effort
-from planner.search.rows import Plan, next_fewer_microbatches
+from planner.search.rows import Plan, next_fewer_microbatches, one_microbatch_count
 from planner.search.table import LOOSE, UNIFORM, GroupTable, Promising, RowTable, Table
 from planner.space.columns import Candidates, LayerKeys
 

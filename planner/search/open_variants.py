@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.records import gather
 from costmodel.stage import StageRates
 from planner.bound.fit import may_fit
-from planner.keybook import KeyBook, gather, layer_mix
+from planner.bound.mix import layer_mix
+from planner.keybook import KeyBook
 from planner.search.rows import memory_limit
 from planner.space.columns import Groups
 from planner.space.recompute import HIDDEN, OPEN, family_variants, stage_recompute

@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.memory.overhead import fixed_bytes
+from costmodel.records import gather
 from costmodel.stage import PerLayer, StageRates
 from costmodel.step import pipeline_time
 from planner.bound.capacity import recomputes, within_memory
 from planner.bound.compute import slowest_bound
+from planner.bound.mix import layer_mix
 from planner.bound.quick import whole_model
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
-from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
+from planner.keybook import KeyBook
 from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
 from planner.search.roomy import least_states, may_have_room
 from planner.search.rows import memory_limit
@@ -27,6 +29,7 @@ from planner.space.columns import FULL, NODE, Groups, Pipelines, families, value
 from planner.space.counting import Places
 from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
 from planner.space.recompute import ALL, HIDDEN, OPEN, stage_recompute
+from planner.space.runs import run_of_rows
 
 Array = NDArray[Any]
 HALVINGS = 5

@@ -13,12 +13,14 @@ from costmodel.memory.states import state_bytes
 from costmodel.run import Run
 from costmodel.stage import PerLayer
 from planner.bound.fit import may_fit
-from planner.keybook import KeyBook, layer_mix, run_of_rows
+from planner.bound.mix import layer_mix
+from planner.keybook import KeyBook
 from planner.search.open_variants import leanest
 from planner.search.rows import memory_limit
 from planner.space.columns import FULL, Groups, LayerKeys, families
 from planner.space.layouts import Layouts, microbatch_range_filled
 from planner.space.recompute import stage_recompute
+from planner.space.runs import run_of_rows
 
 Array = NDArray[Any]
 WIDTH = 1.4

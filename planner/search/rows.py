@@ -118,3 +118,8 @@ def next_fewer_microbatches(row: Candidates, every: bool = False) -> int:
     pp, vpp, m = int(row.pp[0]), int(row.vpp[0]), int(row.m_high[0])
     step = pp if vpp > 1 else 1
     return m - step if every else min(m - step, saturating_microbatches(pp, vpp) - step)
+
+
+def one_microbatch_count(row: Candidates, number: int) -> Candidates:
+    """A row with a single number of micro-batches."""
+    return replace(row, m_low=np.full(len(row), number), m_high=np.full(len(row), number))

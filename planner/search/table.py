@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.records import stacked
 from planner import economics
 from planner.chance import margin_of
 from planner.economics import Economy
@@ -119,15 +120,6 @@ def places_of(instance: Instance, keys: LayerKeys) -> Places:
     """Layouts of layer keys."""
     classes = sorted({(int(p), int(r)) for p, r in zip(keys.pool, keys.tp * keys.cp, strict=True)})
     return {(p, r): Layouts.of(instance, instance.pools[p], r) for p, r in classes}
-
-
-def joined(first: Any, second: Any) -> Any:
-    """Two tables of one kind, one below the other."""
-    parts = {}
-    for f in fields(first):
-        a, b = getattr(first, f.name), getattr(second, f.name)
-        parts[f.name] = np.concatenate([a, b]) if isinstance(a, np.ndarray) else type(a).concatenate([a, b])
-    return type(first)(**parts)
 
 
 @dataclass(slots=True)
@@ -274,7 +266,7 @@ class Table:
             self.listed[fills, some] = True
             if len(some):
                 more = PipelineTable.of(self.book, some, self.layouts, (fills,), roomy)
-                self.pipelines = joined(self.pipelines, more)
+                self.pipelines = stacked([self.pipelines, more])
 
     def open(self, index: Array, ceiling: float, promising: Promising | None = None) -> None:
         """Writes down the layouts of pipelines up to a ceiling of the goal, or the promising ones of them."""
@@ -289,7 +281,7 @@ class Table:
             parts.append(self._layouts_of(at[some], dp[some], ceiling, promising))
         table.opened[index] = ceiling
         rows = with_microbatches(self.instance, Groups.concatenate(parts))
-        self.groups = joined(self.groups, GroupTable.of(self.book, rows, table))
+        self.groups = stacked([self.groups, GroupTable.of(self.book, rows, table)])
 
     def _cells(self, index: Array) -> tuple[Array, Array]:
         """Pipelines and the replicas of each of their layouts that the deadline leaves."""
@@ -464,7 +456,7 @@ class Table:
     def add(self, rows: Candidates) -> Array:
         """Appends rows and returns their indices."""
         start = len(self.rows)
-        self.rows = joined(self.rows, RowTable.of(self.book, rows, self.pipelines))
+        self.rows = stacked([self.rows, RowTable.of(self.book, rows, self.pipelines)])
         index = np.arange(start, len(self.rows))
         self.shorten(self.rows, index)
         return index

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.records import gather
 from costmodel.transfer import hop_time, steady_transfer
 from planner.bound.capacity import capacity_bound
+from planner.bound.mix import layer_mix
 from planner.bound.recompute import recompute_cases, schedule_kind
 from planner.evaluate import settled, settled_steps
-from planner.keybook import KeyBook, gather, layer_mix, run_of_rows
+from planner.keybook import KeyBook
 from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
 from planner.search.rows import memory_limit
 from planner.space.columns import Candidates, Groups, families, values_of
 from planner.space.recompute import HIDDEN, OPEN, stage_recompute
+from planner.space.runs import run_of_rows
 
 Array = NDArray[Any]
 PADDED = 1 << 16

@@ -50,6 +50,10 @@ class Variant:
     overlapped: bool
 
 
+BARE = Variant(frozenset(), overlapped=False)
+"""Nothing recomputed, and no overlap."""
+
+
 @cache
 def variants(framework: str) -> tuple[Variant, ...]:
     """Every variant that there is, in the order of their numbers."""
