@@ -39,7 +39,7 @@ from planner.space.recompute import (
     recompute_modes,
     variants,
 )
-from planner.stages import StagePlan
+from planner.stages.problem import StagePlan
 from planner.why_overlap import switch_reasons
 
 Array = NDArray[Any]

@@ -24,7 +24,8 @@ from planner.evaluate import evaluate
 from planner.instance import Instance
 from planner.search import Table, open_variants
 from planner.search.tight import group_memory_bound, row_memory_bound
-from planner.stages import StageProblem
+from planner.stages.cases import cases_of
+from planner.stages.problem import StageProblem
 
 ROUNDING = 1e-9
 SHARES = (0.05, 0.3, 0.7)
@@ -208,7 +209,7 @@ def test_no_assignment_that_fits_has_a_quicker_slowest_rank_than_its_bounds(
         )  # fmt: skip
         quickest = quickest_by_case(stages)
         # A case that is not there fits no memory.
-        bounds = {case.each: (case.slowest, case.step) for case in stages.cases()}
+        bounds = {case.each: (case.slowest, case.step) for case in cases_of(stages)}
         asked = [None] if None in bounds else [each for each in quickest if each is not None]
         for each in asked if bounds else quickest:
             for bound, least in zip(bounds.get(each, (np.inf, np.inf)), quickest[each], strict=True):

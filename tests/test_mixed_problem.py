@@ -35,7 +35,7 @@ from planner.report.page import body
 from planner.resolve import instance_of
 from planner.solution import Solution
 from planner.space.recompute import PLAIN
-from planner.stages import StagePlan
+from planner.stages.problem import StagePlan
 from planner.validate import violations
 
 # ---------------------------------------------------------------------------------------------------

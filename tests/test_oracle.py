@@ -14,7 +14,7 @@ from searched import SAME, seconds_and_dollars, solved
 
 from planner.instance import Instance
 from planner.search import Plan
-from planner.stages import BYTES
+from planner.stages.memory import BYTES
 
 BLOCKS, BLOCK = 12, 20
 
@@ -82,7 +82,7 @@ def tied_fairly(instance: Instance, ordered: list[Answer], mine: tuple[float, ..
 
 
 def room_rounded(instance: Instance) -> Instance:
-    """GPUs with less memory by what `planner.stages` may round up: units of bytes, a few for each layer."""
+    """GPUs with less memory by what `planner.stages.memory` may round up: units of bytes, a few for each layer."""
     rounded = 4 * BYTES * instance.architecture.layers / (1 - instance.limits.memory_headroom)
     pools = tuple(
         replace(pool, gpu=with_memory(pool.gpu, pool.gpu.memory.driver - rounded)) for pool in instance.pools

@@ -35,7 +35,7 @@ from planner.site import site_of
 from planner.solution import Estimate, Solution
 from planner.solve import solve
 from planner.space.recompute import recompute_families
-from planner.stages import BYTES
+from planner.stages.memory import BYTES
 from planner.storage import Storage
 from planner.together import Together, place_of
 from planner.validate import violations

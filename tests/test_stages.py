@@ -25,7 +25,9 @@ from costmodel.pipeline import stage_split
 from costmodel.stage import StageRates, stage_memory
 from costmodel.step import step_time
 from planner.instance import Instance
-from planner.stages import BYTES, StagePlan, StageProblem, solve_stages
+from planner.stages.memory import BYTES
+from planner.stages.problem import StagePlan, StageProblem
+from planner.stages.solve import solve_stages
 
 SAME = 2e-6
 """Times are rounded to 1e-7 of the slowest stage for each layer, and the last 1e-7 of a step is not sought."""

@@ -9,7 +9,7 @@ from costmodel.mixed import Mixed, Part
 from planner.instance import Instance
 from planner.mixing import Form
 from planner.space.recompute import run_of, variants
-from planner.stages import StagePlan
+from planner.stages.problem import StagePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from planner.mixed.stages import MixedStages
 from planner.running import by_replicas
 from planner.space.columns import families
 from planner.space.recompute import stage_recompute
-from planner.stages import StagePlan, StageProblem
+from planner.stages.problem import StagePlan, StageProblem
 
 if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch

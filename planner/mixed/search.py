@@ -31,7 +31,7 @@ from planner.mixed.schedules import Schedules
 from planner.mixed.stages import StageRule, solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
-from planner.stages import StagePlan
+from planner.stages.problem import StagePlan
 
 Array = NDArray[Any]
 Memo = dict[Any, "tuple[StagePlan | None, float]"]

@@ -17,19 +17,11 @@ from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
 from planner.mixed.bound import pace_within_memory, step_of
 from planner.mixed.costs import MixedCosts
-from planner.stages import (
-    BUBBLE_PARTS,
-    TIME_UNITS,
-    StageModel,
-    StagePlan,
-    StageProblem,
-    add_rank_memory,
-    assigned,
-    end_of_step_pieces,
-    integer,
-    linear,
-    solved_model,
-)
+from planner.stages.memory import add_rank_memory
+from planner.stages.model import StageModel
+from planner.stages.objective import BUBBLE_PARTS, TIME_UNITS, end_of_step_pieces, integer, linear
+from planner.stages.problem import StagePlan, StageProblem
+from planner.stages.solve import Solved, best_assignment, best_of_cases
 
 Array = NDArray[Any]
 
@@ -106,15 +98,9 @@ def solve_mixed_stages(problem: MixedStages, seconds: float | None, longest: flo
         return None
     unit = _unit(problem, cases)
     until = None if seconds is None else monotonic() + seconds
-    best, most = None, None if np.isinf(longest) else _integer_step(problem, longest, unit, 1)
-    for each, bound in cases:
-        if most is not None and _integer_step(problem, bound, unit, -1) > most:
-            break  # so are all others
-        found = _solved(problem, each, unit, most, until)
-        if found is not None:
-            best, step = found
-            most = step - 1
-    return best
+    most = None if np.isinf(longest) else _integer_step(problem, longest, unit, 1)
+    bounded = ((each, _integer_step(problem, bound, unit, -1)) for each, bound in cases)
+    return best_of_cases(bounded, most, lambda each, most: _solved(problem, each, unit, most, until))
 
 
 def _unit(problem: MixedStages, cases: list[tuple[int | None, float]]) -> float:
@@ -153,7 +139,7 @@ def _lines(problem: MixedStages) -> list[list[tuple[int, int]]]:
 
 def _solved(
     problem: MixedStages, each: int | None, unit: float, most: int | None, until: float | None
-) -> tuple[StagePlan, int] | None:
+) -> Solved:
     """The best assignment of a case, and its step in the model's units."""
     stages = StageModel(problem.shape, each)
     for line in _lines(problem):
@@ -164,12 +150,7 @@ def _solved(
     if problem.rule is not None:
         # Without chunks every rank has a slot of its own.
         stages.model.add(sum(stages.layers[: problem.rule.ranks]) != problem.rule.layers)
-    if most is not None:
-        stages.model.add(step <= most)
-    solver = solved_model(stages.model, until)
-    if solver is None:
-        return None
-    return assigned(stages, solver, each is not None), int(solver.value(step))
+    return best_assignment(stages, step, most, until)
 
 
 def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any:

@@ -28,7 +28,7 @@ from planner.solution import Decisions, Explored
 from planner.solution import Plan as Described
 from planner.space.columns import Candidates
 from planner.space.recompute import family_of, variant_of
-from planner.stages import StagePlan
+from planner.stages.problem import StagePlan
 
 Array = NDArray[Any]
 SAME = 1e-9

@@ -27,7 +27,7 @@ from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.stricter import stricter
 from planner.solution import Decisions, End, Swing
 from planner.space.recompute import recompute_families
-from planner.stages import StagePlan
+from planner.stages.problem import StagePlan
 from planner.validate import stage_lists
 from planner.variants import reach_of
 

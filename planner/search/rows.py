@@ -16,7 +16,8 @@ from planner.keybook import KeyBook
 from planner.search.goal import Effort
 from planner.space.columns import Candidates
 from planner.space.recompute import stage_recompute
-from planner.stages import StagePlan, StageProblem, solve_stages
+from planner.stages.problem import StagePlan, StageProblem
+from planner.stages.solve import solve_stages
 
 
 @dataclass(frozen=True, slots=True)
