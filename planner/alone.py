@@ -21,6 +21,7 @@ from planner.explanation import Alone
 from planner.instance import Instance
 from planner.reason_words import change_words, label, part_name, part_words, seconds_words
 from planner.search import Plan, Table, goal_of
+from planner.search.opening import open_pipelines
 from planner.search.rows import memory_limit, plain_plan
 from planner.space.columns import NODE, Candidates
 from planner.space.layouts import expand
@@ -239,7 +240,7 @@ def rows_of(narrow: Instance) -> Candidates:
     free = replace(narrow, limits=replace(narrow.limits, memory_headroom=0.0))
     table = Table.of(free, goal_of(free), recompute_families(free))
     table.list_pipelines(np.arange(len(table.book.keys)))
-    table.open(np.arange(len(table.pipelines)), np.inf)
+    open_pipelines(table, np.arange(len(table.pipelines)), np.inf)
     return expand(free, table.book.specific(table.groups.rows))
 
 

@@ -24,6 +24,7 @@ from planner.keybook import KeyBook
 from planner.limits import surely_within, within
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Table, goal_of
+from planner.search.opening import open_pipelines
 from planner.search.rows import memory_limits
 from planner.space.columns import Candidates, Groups
 from planner.space.layouts import expand
@@ -85,7 +86,7 @@ def promising_groups(instance: Instance) -> Iterator[Groups]:
     for start in range(0, len(keys), KEYS):
         table = Table.of(instance, goal_of(instance), families)
         table.list_pipelines(keys[start : start + KEYS])
-        table.open(np.flatnonzero(table.least_of_pipelines().within), np.inf)
+        open_pipelines(table, np.flatnonzero(table.least_of_pipelines().within), np.inf)
         if len(table.groups):
             yield table.groups.rows
 

@@ -16,6 +16,7 @@ from planner.relaxed import OTHERS, cheapest, every_family, fastest, limited, op
 from planner.required import requirements_of
 from planner.requirements import texts
 from planner.search import Effort, Mask, Plan, Table, best, goal_of
+from planner.search.opening import open_pipelines
 from planner.search.rows import memory_limits
 from planner.space.columns import LayerKeys
 from planner.space.layouts import expand
@@ -72,7 +73,7 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     index = np.flatnonzero(chosen(mask, rows))
     # Small micro-batches need least.
     order = np.argsort(rows.micro_batch[index], kind="stable")
-    table.open(index[order][:PROBED], np.inf)
+    open_pipelines(table, index[order][:PROBED], np.inf)
     groups = table.groups.rows
     groups = table.book.specific(groups.take(np.flatnonzero(chosen(mask, groups))))
     candidates = expand(instance, groups.take(slice(PROBED)))

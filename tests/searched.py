@@ -15,6 +15,7 @@ from planner import economics
 from planner.instance import Instance
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import OutOfTime
+from planner.search.opening import open_pipelines
 from planner.space.columns import LayerKeys
 from planner.space.recompute import recompute_families, variant_of, variants
 
@@ -46,7 +47,7 @@ def open_all(table: Table, know_memory: bool = True) -> None:
     table.list_pipelines(np.arange(len(table.book.keys)))
     if know_memory:
         table.pipelines.fit(table.book, np.arange(len(table.pipelines)), table.layouts)
-    table.open(np.flatnonzero(np.isfinite(table.pipelines.slowest)), np.inf)
+    open_pipelines(table, np.flatnonzero(np.isfinite(table.pipelines.slowest)), np.inf)
 
 
 def solved(instance: Instance, effort: Effort | None = None) -> Plan | None:

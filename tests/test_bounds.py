@@ -77,7 +77,7 @@ def beaten(rows: Any, bound: Any, oracle: Oracle, instance: Instance, names: tup
 def beaten_pipelines(table: Table, oracle: Oracle, instance: Instance) -> list[str]:
     """Assignments that spend fewer GPU-seconds a token than their pipeline at least."""
     found, wrong = by_key(table.pipelines.rows, PIPELINE), []
-    bound = table._with_traffic()  # pyright: ignore[reportPrivateUsage]
+    bound = table.gpu_seconds()
     for layout, step in quickest(oracle, instance):
         spent = step * layout.num_gpus / (layout.batch * instance.seq_len)
         (index,) = found[values_of(instance, layout, PIPELINE)]

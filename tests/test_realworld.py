@@ -31,6 +31,7 @@ from planner.reliability import Reliability
 from planner.resolve import instance_of
 from planner.running import Running
 from planner.search import Effort, Plan, Table, best, goal_of
+from planner.search.opening import open_pipelines
 from planner.site import site_of
 from planner.solution import Estimate, Solution
 from planner.solve import solve
@@ -221,7 +222,7 @@ def test_columns_of_an_economy_are_the_arithmetic_of_one_run(seed: int) -> None:
     instance = replace(instance, objective=(("energy", 1.0),), lexicographic=True)
     table = Table.of(instance, goal_of(instance), recompute_families(instance))
     table.list_pipelines(np.arange(len(table.book.keys))[:40])
-    table.open(np.arange(len(table.pipelines))[:60], inf)
+    open_pipelines(table, np.arange(len(table.pipelines))[:60], inf)
     rows, step = table.groups.rows, 0.37
     economy = Economy.of(instance, rows)
     for index in random.sample(range(len(rows)), min(len(rows), 12)):
@@ -257,7 +258,7 @@ def test_bounds_of_keys_and_pipelines_count_what_every_plan_loses() -> None:
         )
         table = Table.of(instance, goal_of(instance), recompute_families(instance))
         table.list_pipelines(np.arange(len(table.book.keys)))
-        table.open(np.arange(len(table.pipelines)), inf)
+        open_pipelines(table, np.arange(len(table.pipelines)), inf)
         rows, economy = table.groups.rows, table.groups.economy
         step = table.book.gpu_seconds[rows.key] * (
             rows.micro_batch * rows.m_high * rows.dp * instance.seq_len

@@ -16,7 +16,7 @@ from test_bounds import PIPELINE, by_key, quickest
 from planner.instance import Instance
 from planner.report.data import report_data
 from planner.report.sensitivity import with_link, with_memory
-from planner.search import Table, best, goal_of, pipelines, table
+from planner.search import Table, best, bounded, goal_of, pipelines, traffic
 from planner.search.stricter import cost_ratio, stricter
 from planner.solution import Solution
 from planner.space.columns import FULL
@@ -159,7 +159,7 @@ def test_no_assignment_beats_what_its_pipeline_moves_among_as_many_replicas() ->
         if not moving:
             continue
         index, dp = np.array([each[0] for each in moving]), np.array([layout.dp for _, layout, _ in moving])
-        bound = pipelines.moving_states(of.book, of.pipelines, index, dp)
+        bound = traffic.moving_states(of.book, of.pipelines, index, dp)
         spent = [step * layout.num_gpus / (layout.batch * instance.seq_len) for _, layout, step in moving]
         assert (bound <= np.array(spent) * (1 + 1e-9)).all(), seed
         raised += int((bound > of.pipelines.gpu_seconds[index]).sum())
@@ -170,7 +170,7 @@ def test_no_assignment_beats_what_its_pipeline_moves_among_as_many_replicas() ->
 def test_the_report_of_the_largest_example_writes_little_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its plain solution, without what `--explore` keeps. Once it took half a million layouts and 10 s."""
     written = {"pipelines": 0, "layouts": 0}
-    listing, opening = table.PipelineTable.of, table.GroupTable.of
+    listing, opening = pipelines.PipelineTable.of, bounded.GroupTable.of
 
     def list_some(*given, **more):
         found = listing(*given, **more)
@@ -182,8 +182,8 @@ def test_the_report_of_the_largest_example_writes_little_down(monkeypatch: pytes
         written["layouts"] += len(found)
         return found
 
-    monkeypatch.setattr(table.PipelineTable, "of", list_some)
-    monkeypatch.setattr(table.GroupTable, "of", open_some)
+    monkeypatch.setattr(pipelines.PipelineTable, "of", list_some)
+    monkeypatch.setattr(bounded.GroupTable, "of", open_some)
     solution = Solution.from_text((ROOT / "solutions/moe_1.8T_15T.yaml").read_text(encoding="utf-8"))
     of = report_data(solution.model_copy(update={"explored": None}), time_limit=None)
     assert of.found.complete

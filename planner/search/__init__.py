@@ -5,7 +5,10 @@ level has a bound that costs more and says more than the one before it. The stag
 best bounds are assigned exactly by CP-SAT until no open bound is better than what is exact.
 
 * `goal`: what is best and what must hold.
-* `table`: what has been written down, and bounded, so far.
+* `pipelines`, `bounded`: what is written down at each level, with its bounds; `table`: all of it so far.
+* `least`, `traffic`: what runs of layer keys and of pipelines take at least.
+* `opening`: from pipelines to layouts. `shorter`: where a step is required to be short.
+* `outside`: what limits rule out on the way.
 * `branch`: the loop that all searches share; what it looks for is a target.
 * `best`: the target that wants one best plan, or one for each of several questions.
 * `choice`: the choice among rows by CP-SAT.

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from planner import economics
 from planner.limits import most_of, within
+from planner.search.bounded import GroupTable, RowTable
 from planner.search.branch import run
 from planner.search.choice import CHOICE, chosen
 from planner.search.goal import Effort, Mask, OutOfTime
 from planner.search.rows import Plan, plain_plan
-from planner.search.table import GroupTable, RowTable, Table
+from planner.search.table import Table
 from planner.space.columns import LayerKeys, values_of
 from planner.space.recompute import ALL, HIDDEN_SELECTIVE, SELECTIVE, VARIANTS
 

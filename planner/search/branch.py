@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.required import longest_step
+from planner.search.bounded import LOOSE, UNIFORM, GroupTable, RowTable
 from planner.search.goal import Effort
+from planner.search.opening import Promising, open_pipelines
 from planner.search.rows import Plan, next_fewer_microbatches, one_microbatch_count
-from planner.search.table import LOOSE, UNIFORM, GroupTable, Promising, RowTable, Table
+from planner.search.table import Table
 from planner.space.columns import Candidates, LayerKeys
 
 Array = NDArray[Any]
@@ -102,7 +104,7 @@ def open_to(table: Table, target: Target, ceiling: float) -> bool:
             unknown = index[~table.pipelines.known[index]]
             table.pipelines.fit(table.book, unknown, table.layouts)
         else:
-            table.open(index, ceiling, target.promising)
+            open_pipelines(table, index, ceiling, target.promising)
             finished = table.pipelines.finished | (np.isinf(table.pipelines.slowest))
             complete &= bool(finished[np.flatnonzero(wanted)].all())
     return complete

@@ -12,10 +12,12 @@ from planner.economics import Economy
 from planner.instance import Instance
 from planner.limits import within
 from planner.search.best import best
+from planner.search.bounded import GroupTable, RowTable
 from planner.search.branch import run
 from planner.search.goal import Effort, OutOfTime, goal_of
+from planner.search.opening import Promising, open_pipelines
 from planner.search.rows import Plan
-from planner.search.table import GroupTable, Promising, RowTable, Table
+from planner.search.table import Table
 from planner.space.columns import LayerKeys
 from planner.space.recompute import recompute_families
 
@@ -64,7 +66,7 @@ def frontier(
 def between(table: Table, target: Front, ends: list[Plan]) -> None:
     """Prices the plain splits of the ends' pipelines with any replicas: near all that is between them."""
     index = np.unique([plan.of("pipeline") for plan in ends]).astype(np.int64)
-    table.open(index, np.inf, target.promising)
+    open_pipelines(table, index, np.inf, target.promising)
     table.expand(np.arange(len(table.groups)))
     rows = np.arange(len(table.rows))
     table.look_at_plain(rows)

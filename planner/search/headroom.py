@@ -21,10 +21,11 @@ from dataclasses import replace
 import numpy as np
 
 from planner.instance import Instance
+from planner.search.bounded import LOOSE, TIGHT
 from planner.search.front import Front, Point, figures, search, undominated
 from planner.search.goal import Effort, goal_of
 from planner.search.rows import Plan, fits
-from planner.search.table import LOOSE, TIGHT, Table
+from planner.search.table import Table
 from planner.space.recompute import SELECTIVE, recompute_families
 
 STEP = 5

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.limits import broken_by
-from planner.search.table import LOOSE, GroupTable, RowTable, Table
+from planner.search.bounded import LOOSE, GroupTable, RowTable
+from planner.search.table import Table
 from planner.space.counting import Counter
 
 
@@ -37,7 +38,7 @@ class Ledger:
         keys, counter = table.book.keys, table.counter
         some = np.flatnonzero(np.isin(keys.family, recompute))
         valid, few = counter.keys(keys.take(some), table.at_least[some])
-        least, rejected = table.least_of_keys(), dict(table.outside)
+        least, rejected = table.least_of_keys(), dict(table.outside.by_limit)
         _count(rejected, "deadline", few.sum())
         # Pipelines of keys that are listed are counted one by one.
         left = ~table.listed[1, some]

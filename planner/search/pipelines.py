@@ -17,7 +17,6 @@ from costmodel.step import pipeline_time
 from planner.bound.capacity import recomputes, within_memory
 from planner.bound.compute import slowest_bound
 from planner.bound.mix import layer_mix
-from planner.bound.quick import whole_model
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
 from planner.instance import Instance
@@ -261,26 +260,3 @@ def _in_time(book: KeyBook, rates: StageRates, groups: Groups, family: int) -> t
     limit = memory_limit(book.instance, int(groups.pool[0]))
     room = RankRoom.of(rates, mix, pp, one, groups.m_low, limit, True, family >= HIDDEN, recomputes([case]))
     return within_memory(rates, room, mix, pp, one, case, HALVINGS)
-
-
-def moving_states(book: KeyBook, pipelines: PipelineTable, index: Array, dp: Array) -> Array:
-    """GPU-seconds a token of pipelines that move sharded weights or gradients among all ranks (ZeRO 2 and 3).
-
-    The traffic only grows with the replicas, of which each pipeline has `dp` or more: its part of a ring's
-    buffer is (n-1)/n, and beyond a node the ring is no quicker.
-    """
-    each, mix = pipelines.gpu_seconds[index], layer_mix(book.instance)
-    # Those with an open variant keep their bound.
-    index_of = np.flatnonzero(pipelines.rows.variant[index] != OPEN)
-    for _, _, part in families(pipelines.rows.take(index[index_of])):
-        of = index_of[part]
-        some = index[of]
-        rows = pipelines.rows.take(some)
-        columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
-        one, shared = np.ones_like(rows.pp), np.full(len(rows), FULL)
-        groups = Groups(**columns, pipeline=some, dp=dp[of], zero_scope=shared, m_low=one, m_high=one)
-        work = book.rates(groups, vpp=1).work
-        slowest = (whole_model(work, mix.totals) + pipelines.extra[some]) / rows.pp
-        slowest = np.maximum(pipelines.slowest[some], slowest)
-        each[of] = gpu_seconds(book, rows, slowest, pipelines.extra[some])
-    return each

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.keybook import KeyBook
+from planner.search.bounded import TIGHT
 from planner.search.goal import Effort, Goal
 from planner.search.pipelines import PipelineTable
 from planner.search.rows import Plan, plain_plan, solved_plan
-from planner.search.table import TIGHT, Table
+from planner.search.table import Table
 from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.space.columns import Candidates, Groups
 from planner.space.counting import Counter, Places
