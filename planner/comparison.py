@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from planner.solution import MemoryParts, Report, Scalar
+from planner.document import Report
+from planner.solution import MemoryParts, Scalar
 
 
 class Side(Report):

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from planner.document import Report
 from planner.payment import Paying
-from planner.solution import Plan, Reason, Report, Scalar, Status
+from planner.solution import Plan, Reason, Scalar, Status
 
 
 class Alone(Report):

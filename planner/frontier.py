@@ -11,6 +11,7 @@ from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 from costmodel.units import DAY
 from planner import answer, search
 from planner.conflict import infeasible
+from planner.document import Document, Report
 from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.knee import knee_of, knee_words
@@ -23,7 +24,7 @@ from planner.search.goal import Effort, goal_of
 from planner.search.headroom import STEP, frontier_with_headroom, used
 from planner.search.ledger import Ledger
 from planner.search.table import Table
-from planner.solution import SCHEMA_VERSION, Conflict, Document, Plan, Provenance, Report, Status
+from planner.solution import SCHEMA_VERSION, Conflict, Plan, Provenance, Status
 from planner.solve import checked
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size

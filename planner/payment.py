@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from costmodel.money import Kind
-from planner.solution import Report
+from planner.document import Report
 
 
 class Way(Report):
