@@ -121,21 +121,25 @@ def _assembled(run: Run, rates: StageRates, split: StageSplit, parts: dict[str, 
     seconds, architecture = fsum(parts.values()), run.architecture
     tokens = float(run.tokens_per_step) / float(run.num_gpus) / seconds
     model = float(model_flops_per_token(architecture, run.seq_len))
-    again = recomputed_flops_per_token(
-        architecture,
-        run.seq_len,
-        run.recompute_modules,
-        dict(zip(architecture.kinds, (split.total_recomputed / rates.ends).tolist(), strict=True)),
-        per_op_share=run.stack.recompute.per_op_share,
-    )
+    again = again_per_token(run, split.total_recomputed / rates.ends)
     peak, memory = run.gpu.peak_flops["bf16"], peak_by_category(run, rates, split)
     return Estimate(
         step_time=seconds,
         tokens_per_second_per_gpu=tokens,
         model_flops_per_second_per_gpu=tokens * model,
         mfu=tokens * model / peak,
-        hfu=tokens * (model + float(again)) / peak,
+        hfu=tokens * (model + again) / peak,
         breakdown=parts,
         memory=memory,
         fits=bool(np.asarray(memory.total) <= memory_limit(run.gpu, run.stack.memory)),
     )
+
+
+def again_per_token(run: Run, recomputed: Array) -> float:
+    """FLOPs a token that a run does again, which recomputes so many layers of each kind whole."""
+    layers = dict(zip(run.architecture.kinds, recomputed.tolist(), strict=True))
+    again = recomputed_flops_per_token(
+        run.architecture, run.seq_len, run.recompute_modules, layers,
+        per_op_share=run.stack.recompute.per_op_share,
+    )  # fmt: skip
+    return float(again)

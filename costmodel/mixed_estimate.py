@@ -8,8 +8,8 @@ from math import fsum
 
 import numpy as np
 
-from costmodel.estimate import micro_batch_parts
-from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
+from costmodel.estimate import again_per_token, micro_batch_parts
+from costmodel.flops import model_flops_per_token
 from costmodel.layer import layer_cost
 from costmodel.memory.breakdown import PeakMemory, peak_by_category
 from costmodel.memory.overhead import memory_limit
@@ -122,17 +122,11 @@ def _breakdown(
 
 
 def _assembled(of: Mixed, both: tuple[Side, Side], seconds: float, parts: dict[str, float]) -> MixedEstimate:
-    runs, architecture = [part.run for part in of.parts], of.parts[0].run.architecture
+    runs = [part.run for part in of.parts]
     batches = [run.tokens_per_step for run in runs[: 1 if of.one_pipeline else 2]]
     tokens = float(sum(batches)) / seconds
-    model = float(model_flops_per_token(architecture, runs[0].seq_len))
-    again = recomputed_flops_per_token(
-        architecture,
-        runs[0].seq_len,
-        runs[0].recompute_modules,
-        dict(zip(architecture.kinds, both[0].split.total_recomputed.tolist(), strict=True)),
-        per_op_share=runs[0].stack.recompute.per_op_share,
-    )
+    model = float(model_flops_per_token(runs[0].architecture, runs[0].seq_len))
+    again = again_per_token(runs[0], both[0].split.total_recomputed)
     peak = sum(part.num_gpus * part.run.gpu.peak_flops["bf16"] for part in of.parts)
     first, second = both
     memory = first.memory, second.memory
@@ -140,7 +134,7 @@ def _assembled(of: Mixed, both: tuple[Side, Side], seconds: float, parts: dict[s
         step_time=seconds,
         tokens_per_second_per_gpu=tokens / of.num_gpus,
         mfu=tokens * model / peak,
-        hfu=tokens * (model + float(again)) / peak,
+        hfu=tokens * (model + again) / peak,
         breakdown=parts,
         memory=memory,
         fits=(_fits(first.run, memory[0]), _fits(second.run, memory[1])),

@@ -25,6 +25,11 @@ class UnknownAccelerator(ValueError):
         self.likely = likely
         self.known = known
 
+    @property
+    def hint(self) -> str:
+        """The likely names as a question; nothing where no known name is close."""
+        return f"did you mean {' or '.join(map(repr, self.likely))}?" if self.likely else ""
+
 
 class HardwareFileError(ValueError):
     """A hardware file or overlay says something that cannot be.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.solver import load_cp_model
+from planner.solver import element, load_cp_model, one_worker
 
 Array = NDArray[Any]
 LARGEST = 1 << 50
@@ -58,13 +58,11 @@ def choose(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> Choice:
         return Choice(None)
     model = cp_model.CpModel()
     index = model.new_int_var(0, rows - 1, "candidate")
-    variables = {name: _element(model, index, values, name) for name, values in columns.items()}
+    variables = {name: element(model, index, values, name) for name, values in columns.items()}
     for limit in limits:
         model.add(variables[limit.column] <= limit.value)
     model.minimize(index)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
+    solver = one_worker()
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return Choice(None, conflict(columns, limits))
@@ -80,7 +78,7 @@ def conflict(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> tuple[st
     model = cp_model.CpModel()
     names = sorted({limit.column for limit in limits})
     index = model.new_int_var(0, len(columns[names[0]]) - 1, "candidate")
-    variables = {name: _element(model, index, columns[name], name) for name in names}
+    variables = {name: element(model, index, columns[name], name) for name in names}
     literals: dict[int, str] = {}
     for limit in limits:
         literal = model.new_bool_var(limit.name)
@@ -94,12 +92,6 @@ def conflict(columns: Mapping[str, Array], limits: Sequence[AtMost]) -> tuple[st
         return ()
     core = [literals[i] for i in solver.sufficient_assumptions_for_infeasibility()]
     return _minimal(columns, limits, core)
-
-
-def _element(model: Any, index: Any, values: Array, name: str) -> Any:
-    variable = model.new_int_var(int(values.min()), int(values.max()), name)
-    model.add_element(index, values.tolist(), variable)
-    return variable
 
 
 def _minimal(columns: Mapping[str, Array], limits: Sequence[AtMost], core: list[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costmodel.units import DAY
 from planner.choose import integers
 from planner.instance import Term
-from planner.solver import load_cp_model
+from planner.solver import element, load_cp_model, one_worker
 
 Array = NDArray[Any]
 TERMS: tuple[Term, ...] = ("time", "cost", "energy", "carbon")
@@ -42,11 +42,11 @@ def choose_place(
         index = model.new_int_var(0, number - 1, f"plan of phase {name}")
         model.add_element(index, list(range(number)), place)
         for term, values in columns.items():
-            spent[term] += _element(model, index, integers(values, units[term]), f"{term} of phase {name}")
+            spent[term] += element(model, index, integers(values, units[term]), f"{term} of phase {name}")
     if windows.any():
         # Rent for as long as the run lasts, or for the committed window if that is longer.
         paid = model.new_int_var(0, int(FINE) + len(phases) + 1, "paid")
-        window = _element(model, place, integers(windows, units["cost"]), "window")
+        window = element(model, place, integers(windows, units["cost"]), "window")
         model.add_max_equality(paid, [spent["cost"], window])
         spent["cost"] = paid
     for term, limit in most.items():
@@ -78,9 +78,7 @@ def weighted(
 
 def _solved(cp_model: Any, model: Any, place: Any, goals: Sequence[Any]) -> int:
     """The place that is best by each goal in turn."""
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
+    solver = one_worker()
     for goal in goals:
         model.minimize(goal)
         status = solver.solve(model)
@@ -88,9 +86,3 @@ def _solved(cp_model: Any, model: Any, place: Any, goals: Sequence[Any]) -> int:
             raise RuntimeError(f"the choice of a place ended {solver.status_name(status)}")
         model.add(goal <= solver.value(goal))
     return int(solver.value(place))
-
-
-def _element(model: Any, index: Any, values: Array, name: str) -> Any:
-    variable = model.new_int_var(int(values.min()), int(values.max()), name)
-    model.add_element(index, values.tolist(), variable)
-    return variable

@@ -78,11 +78,10 @@ def of_catalogue(name: str, *where: str) -> Accelerator:
     try:
         return load_accelerator(name)
     except UnknownAccelerator as error:
-        hint = f"did you mean {' or '.join(map(repr, error.likely))}?" if error.likely else ""
         raise Refused(
             f"found {shown(name)}, which is no GPU of the catalogue",
             ", ".join(accelerator_names()),
-            hint,
+            error.hint,
             where,
         ) from None
 

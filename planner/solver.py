@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 NAME = "ortools.sat.python.cp_model"
 
 
@@ -55,3 +58,18 @@ def load_cp_model() -> Any:
         del sys.modules["pandas"]
         for name in mentioned:
             delattr(stand_in, name)
+
+
+def one_worker() -> Any:
+    """A solver with one worker and a fixed seed: the same problem gets the same plan on every machine."""
+    solver = load_cp_model().CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    return solver
+
+
+def element(model: Any, index: Any, values: NDArray[np.int64], name: str) -> Any:
+    """A variable that is the value of a column at an index."""
+    variable = model.new_int_var(int(values.min()), int(values.max()), name)
+    model.add_element(index, values.tolist(), variable)
+    return variable

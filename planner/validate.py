@@ -10,6 +10,7 @@ from math import isclose
 
 from costmodel.calibration.apply import calibrated_stack
 from costmodel.estimate import Estimate, estimate
+from costmodel.mixed_estimate import MixedEstimate
 from costmodel.overlap import with_expert_overlap
 from costmodel.run import Run
 from costmodel.units import DAY, GIB
@@ -187,21 +188,27 @@ def predicted_of(problem: Problem, pool: Pool, d: Decisions) -> Estimate:
 
 def _figures(plan: Plan, predicted: Estimate, lasting: Lasting) -> list[str]:
     """Reported figures against those of the cost model."""
+    memory = {"memory": (plan.estimate.memory_gib.total, float(predicted.memory.total) / GIB)}
+    return misreported(run_figures(plan, predicted, lasting) | memory)
+
+
+def run_figures(
+    plan: Plan, predicted: Estimate | MixedEstimate, lasting: Lasting
+) -> dict[str, tuple[float | None, float]]:
+    """What is reported of a plan's run, memory apart, and what is computed."""
     e = plan.estimate
-    figures = {
+    return {
         "step time": (e.step_time_s, predicted.step_time),
         "days": (e.days, lasting.seconds / DAY),
         "ideal days": (e.ideal_days, lasting.ideal / DAY),
         "goodput": (e.goodput, lasting.ideal / lasting.seconds),
         "dollars": (e.dollars, lasting.dollars),
-        "memory": (e.memory_gib.total, float(predicted.memory.total) / GIB),
         "mfu": (e.mfu, predicted.mfu),
         "sum of the breakdown": (sum(e.breakdown_s.values()), e.step_time_s),
         "energy": (e.energy and e.energy.mwh, lasting.kwh / 1e3),
         "carbon": (e.energy and e.energy.tonnes_co2, lasting.tonnes),
         "storage": (e.storage and e.storage.total_tb, lasting.kept / 1e12),
     }
-    return misreported(figures)
 
 
 def misreported(figures: Mapping[str, tuple[float | None, float]]) -> list[str]:

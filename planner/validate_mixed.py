@@ -19,6 +19,7 @@ from planner.validate import (
     exceeded,
     keeps_to,
     misreported,
+    run_figures,
     shape_claims,
     stage_lists,
     untrue,
@@ -177,20 +178,10 @@ def predicted_mixed(problem: Problem, pools: Pools, d: Decisions) -> MixedEstima
 def _figures(plan: Plan, predicted: MixedEstimate, lasting: Lasting) -> list[str]:
     """Reported figures against those of the cost model."""
     e, peaks = plan.estimate, [float(memory.total) / GIB for memory in predicted.memory]
-    figures = {
-        "step time": (e.step_time_s, predicted.step_time),
-        "days": (e.days, lasting.seconds / DAY),
-        "ideal days": (e.ideal_days, lasting.ideal / DAY),
-        "goodput": (e.goodput, lasting.ideal / lasting.seconds),
-        "dollars": (e.dollars, lasting.dollars),
+    figures = run_figures(plan, predicted, lasting) | {
         "memory": (e.memory_gib.total, max(peaks)),
-        "mfu": (e.mfu, predicted.mfu),
         "hfu": (e.hfu, predicted.hfu),
         "tokens/s a GPU": (e.tokens_per_s_per_gpu, predicted.tokens_per_second_per_gpu),
-        "sum of the breakdown": (sum(e.breakdown_s.values()), e.step_time_s),
-        "energy": (e.energy and e.energy.mwh, lasting.kwh / 1e3),
-        "carbon": (e.energy and e.energy.tonnes_co2, lasting.tonnes),
-        "storage": (e.storage and e.storage.total_tb, lasting.kept / 1e12),
     }
     for place, (part, peak) in enumerate(zip(plan.decisions.parts, peaks, strict=True)):
         figures[f"memory of part {place + 1}, {part.gpu}"] = (part.memory_gib, peak)

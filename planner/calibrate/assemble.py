@@ -86,9 +86,8 @@ def known_gpu(name: str) -> Accelerator:
     try:
         return load_accelerator(name)
     except UnknownAccelerator as error:
-        hint = f"did you mean {' or '.join(map(repr, error.likely))}?" if error.likely else ""
         raise InvalidInput(
-            file="--gpu", found=f"found {name!r}", accepted=", ".join(error.known), suggestion=hint
+            file="--gpu", found=f"found {name!r}", accepted=", ".join(error.known), suggestion=error.hint
         ) from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any, TypeVar
 
-from planner.solver import load_cp_model
+from planner.solver import load_cp_model, one_worker
 from planner.stages.cases import Case, cases_of
 from planner.stages.memory import add_memory
 from planner.stages.model import StageModel
@@ -81,10 +81,7 @@ def solved_model(model: Any, until: float | None) -> Any:
     Raises TimeoutError when `until` (of time.monotonic) passes without a proof.
     """
     cp_model = load_cp_model()
-    solver = cp_model.CpSolver()
-    # One worker and a fixed seed: the same problem gets the same plan on every machine.
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
+    solver = one_worker()
     solver.parameters.relative_gap_limit = RELATIVE_GAP
     # The bound on a time of millions of units would else rise unit by unit where nothing is short enough.
     solver.parameters.binary_search_num_conflicts = 20
