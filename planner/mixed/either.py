@@ -88,6 +88,17 @@ class OnEither:
         economy, step = economy_for(instance, found), np.array([found.step])
         return None if full or not within(instance.limits, economy, step)[0] else found
 
+    def holds(self, instance: Instance, plan: MixedPlan) -> bool:
+        """Whether a plan on two pools is within the limits of an instance, its nodes and batch too."""
+        nodes = gpus_by_entry(instance, plan)
+        pools = (instance.pools[index] for index in plan.pools)
+        enough = all(
+            pool.min_nodes <= nodes[pool.entry] / pool.fabric.gpus_per_node <= pool.max_nodes
+            for pool in pools
+        )
+        batch = instance.min_batch <= plan.global_batch <= instance.max_batch
+        return enough and batch and self.here(instance, plan) is not None
+
     def value(self, instance: Instance, plan: Either) -> float:
         """The first sort key."""
         return float(keys_of(instance, plan)[0][0])

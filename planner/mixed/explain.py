@@ -67,6 +67,11 @@ def left_out(parts: Collection[str]) -> Iterator[str]:
 
 
 def moved(instance: Instance, plan: MixedPlan, move: Move, choose: OnEither) -> LimitMoved:
-    """What a limit in another place changes, with the best plan of either kind there."""
-    other = choose.best(move.instance)
+    """What a limit in another place changes, with the best plan of either kind there.
+
+    A tighter limit that the plan meets leaves it the best; under a looser one nothing worse is looked at.
+    """
+    holds = choose.holds(move.instance, plan)
+    known = plan if holds else None
+    other = known if holds and not move.loosened else choose.best(move.instance, known)
     return move.moved(None if other is None else choose.change(instance, plan, move.instance, other))
