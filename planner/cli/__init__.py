@@ -16,6 +16,8 @@ def main() -> None:
     atexit.register(gc.freeze)
     # Looking for plugins of pydantic takes longer the more packages are installed; none is of use here.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Products of matrices are few and small here: threads for them take longer to start than they save.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Closed by whoever started this: what is said then goes nowhere.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

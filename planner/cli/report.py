@@ -50,7 +50,7 @@ def report(
     time_limit: Annotated[
         str,
         typer.Option(metavar="DURATION", help="Stop looking for alternatives after this long: 10 s, 5 min."),
-    ] = "1.8 s",
+    ] = "1.5 s",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Write a solution as one page that opens offline, with charts and sliders.

@@ -19,7 +19,7 @@ from planner.solution import Explored, Plan, Solution, Swing
 from planner.validate import violations
 from planner.validate_mixed import mixed_of_decisions, pairs_of
 
-SEARCH = 1.8
+SEARCH = 1.5
 """Seconds that looking for alternatives may take unless told otherwise: with start and page, less than 3."""
 
 

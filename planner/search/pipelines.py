@@ -33,6 +33,8 @@ from planner.space.runs import run_of_rows
 Array = NDArray[Any]
 HALVINGS = 5
 """Of the bracket around the slowest rank's time: what is nearly as good is told apart later."""
+MANY = 5000
+"""Pipelines that are looked at together first; fewer are as quickly looked at one by one."""
 RANKS = 1 << 15
 """Pipeline ranks whose memory is looked at together: their columns stay in cache."""
 ROWS = 1 << 13
@@ -118,7 +120,9 @@ def pipelines_of(
         if not len(mine) or not len(values):
             continue
         some = np.ones((len(mine), len(values)), dtype=bool)
-        key, value = np.nonzero(may_have_room(book, keys[mine], layout, values) if roomy else some)
+        if roomy and some.size > MANY:
+            some = may_have_room(book, keys[mine], layout, values)
+        key, value = np.nonzero(some)
         at.append(mine[key])
         parts.append(values[value])
     index, (pp, zero, fills) = np.concatenate(at), np.concatenate(parts).T
