@@ -15,7 +15,7 @@ from planner.answer import surely
 from planner.choose import conflict
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
-from planner.limit_words import limit_words
+from planner.limit_words import limit_words, nodes_words
 from planner.looser import looser, value_of_single
 from planner.other_frameworks import FRAMEWORK, others, removes_keys, with_framework, without_memory_limit
 from planner.relaxed import (
@@ -33,7 +33,7 @@ from planner.search import Goal, Table, goal_of
 from planner.search.choice import limits_on_columns
 from planner.solution import Conflict, Relaxation
 from planner.space.recompute import recompute_families
-from planner.variants import only
+from planner.variants import only, pool_name
 
 Array = NDArray[Any]
 Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
@@ -196,7 +196,8 @@ def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[
             continue
         whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
         there = pool.nodes or pool.max_nodes
-        old, new = f"{there} nodes of {pool.gpu.name}", f"{max(whole, there + 1)} nodes"
+        old = f"{nodes_words(there)} of {pool_name(instance, index)}"
+        new = nodes_words(max(whole, there + 1))
         moves.append(relaxation("nodes", old, new))
     return moves
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
@@ -66,16 +67,24 @@ def explained(
     mine = Account.within(instance, plan)
     limits = moves(instance) if "limits" in parts else ()
     hardware = hardware_changes(instance, {plan.of("pool"): ""}) if "hardware" in parts else ()
+    choose: Any = ONE_POOL
+    change: Any = partial(moved, instance, plan)
+    if found.pairs is not None:
+        # With other limits, prices or hardware two pools may be better than one.
+        from planner.mixed.explain import OnEither, moved_of_both
+
+        choose = OnEither(instance, found.pairs.memo)
+        change = partial(moved_of_both, instance, plan, choose)
     return Explanation(
         name=problem.name,
         status="optimal",
         objective=objective_words(instance),
         plan=answer.reported(instance, plan, reasons),
         reasons=tuple(with_alone(instance, mine, reason) for reason in reasons),
-        limits=tuple(moved(instance, plan, move) for move in limits),
-        break_evens=tuple(break_evens(instance, plan, ONE_POOL)) if "prices" in parts else (),
+        limits=tuple(change(move) for move in limits),
+        break_evens=tuple(break_evens(instance, plan, choose)) if "prices" in parts else (),
         paying=paying_of(instance, plan, problem.fine_tune) if "paying" in parts else None,
-        what_ifs=tuple(changed(instance, plan, change, ONE_POOL) for change in hardware),
+        what_ifs=tuple(changed(instance, plan, other, choose) for other in hardware),
         sureness=sureness(instance, plan) if "sure" in parts else Sureness(),
         notes=(*problem.assumptions, *single_note(problem), *since(of, answer.decisions(instance, plan))),
     )

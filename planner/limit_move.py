@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.explanation import LimitMoved
-from planner.instance import Instance
+from planner.instance import Instance, Term
 from planner.reason_words import money_words
 from planner.solution import Scalar
 
+UNITS: dict[Term, str] = {"cost": "USD", "time": "days", "energy": "kWh", "carbon": "t CO2"}
+"""Of the objective's first term."""
 SAME = 1e-6
 """Relative change of the objective that is none."""
 
@@ -65,7 +67,7 @@ class Move:
             binds=binds,
             effect=effect,
             price=(change.after - change.before) / self.step,
-            price_unit=f"{value_unit(self.instance)} a {self.unit}",
+            price_unit=f"{value_unit(self.instance)} {article(self.unit)} {self.unit}",
             decisions=change.decisions,
             text=f"{capital(self.what)}{said}.",
         )
@@ -73,7 +75,12 @@ class Move:
 
 def value_unit(instance: Instance) -> str:
     """What the objective's value is in."""
-    return "days" if instance.objective[0][0] == "time" and instance.lexicographic else "USD"
+    return UNITS[instance.objective[0][0]] if instance.lexicographic else "USD"
+
+
+def article(word: str) -> str:
+    """Which one stands before a unit: an hour, a day."""
+    return "an" if word == "hour" else "a"
 
 
 def saving(effect: dict[str, float]) -> str:

@@ -27,6 +27,11 @@ def dollar_words(cost: float) -> str:
     return f"${rounded_up(cost, 0 if cost >= 10_000 else 2):,.{0 if cost >= 10_000 else 2}f}"
 
 
+def nodes_words(number: int) -> str:
+    """1 node, 2 nodes."""
+    return f"{number} node{'' if number == 1 else 's'}"
+
+
 def enough(value: float) -> str:
     """Rounded up to four digits: 1,235, 0.3142."""
     digits = 3 - math.floor(math.log10(value))

@@ -12,6 +12,7 @@ from planner.economics import Economy
 from planner.explanation import LimitMoved
 from planner.instance import Instance
 from planner.limit_move import Move
+from planner.limit_words import nodes_words
 from planner.one_pool import ONE_POOL
 from planner.search import Plan, goal_of
 from planner.variants import (
@@ -19,6 +20,7 @@ from planner.variants import (
     holds,
     objective_value,
     only,
+    pool_name,
     with_limits,
     with_pool,
 )
@@ -96,13 +98,13 @@ def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
         new = pool.max_nodes + sign
         if new < 1 or (sign < 0 and new < pool.min_nodes):
             continue
-        gpus = pool.fabric.gpus_per_node
-        what = f"{gpus} {'more' if sign > 0 else 'fewer'} {pool.gpu.name} ({new} nodes)"
+        gpus, shown = pool.fabric.gpus_per_node, (pool.nodes or pool.max_nodes) + sign
+        what = f"{gpus} {'more' if sign > 0 else 'fewer'} {pool_name(instance, index)} ({nodes_words(shown)})"
         changed = with_pool(instance, index, max_nodes=new)
         lets_in = index, only(instance, index, min_nodes=new, max_nodes=new)
         yield Move(
             f"hardware.{pool.entry}.nodes",
-            f"{pool.gpu.name} nodes",
+            f"{pool_name(instance, index)} nodes",
             what,
             sign > 0,
             pool.max_nodes,

@@ -48,7 +48,7 @@ class Mixing(Strict):
 
 ALONE = "Plans here are on one pool each; `planner solve` says whether two pools together are better."
 """What commands say that do not look at mixed plans."""
-BETTER_ALONE = "No plan on two pools is better; what is said here compares plans on one pool each."
+BETTER_ALONE = "No plan on two pools is better; reasons compare plans on one pool each."
 """What is said of an explanation of a plan on one pool, where the problem lets plans use two."""
 
 

@@ -107,7 +107,12 @@ def words(over: dict[str, float]) -> str:
     """How far the nearest plan is beyond the limits."""
     parts = []
     if over["days"] > 0:
-        parts.append(f"{over['days']:.1f} days too long")
+        parts.append(f"{over['days']:.1f} days too long" if over["days"] >= 1 else hours_words(over["days"]))
     if over["dollars"] > 0:
         parts.append(f"${over['dollars']:,.0f} too dear")
     return "The nearest plan is " + " and ".join(parts) + "."
+
+
+def hours_words(days: float) -> str:
+    """Of less than a day: 0.92 hours too long."""
+    return f"{days * 24:.2g} hours too long"

@@ -19,7 +19,7 @@ from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.search.ledger import Ledger
-from planner.solution import Proof, RunnerUp, Solution
+from planner.solution import Estimate, Proof, RunnerUp, Solution
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size
 from planner.validate import violations
@@ -95,9 +95,22 @@ def mixed_too(
     from planner.mixed.verdict import with_mixing
 
     whole = with_mixing(found, plan, pairs, table)
-    assert whole.mixing is not None
-    checked(problem, [*whole.plans, *([whole.mixing.plan] if whole.mixing.plan else [])])
+    mixing = whole.mixing
+    assert mixing is not None
+    if mixing.better:
+        mine = whole.plans[0].estimate
+        whole = whole.model_copy(update={"runner_ups": tuple(beside(mine, of) for of in whole.runner_ups)})
+    checked(problem, [*whole.plans, *([mixing.plan] if mixing.plan else [])])
     return whole
+
+
+def beside(mine: Estimate, other: RunnerUp) -> RunnerUp:
+    """A runner-up compared with the plan on two pools that was chosen instead of the best one on one."""
+    if other.plan is None:
+        return other
+    theirs = other.plan.estimate
+    text = against((mine.days, mine.dollars), (theirs.days, theirs.dollars))
+    return other.model_copy(update={"text": text})
 
 
 def with_conflict(instance: Instance, found: Solution, progress: Progress) -> Solution:
@@ -119,14 +132,13 @@ def runner_up(instance: Instance, plan: Plan, other: explain.RunnerUp) -> Runner
     """A runner-up as the solution file has it."""
     if other.found is None:
         return RunnerUp(gpu=other.gpu, text=f"No plan within the limits: {other.why}.")
-    text = against(instance, plan, other.found)
-    return RunnerUp(gpu=other.gpu, plan=answer.reported(instance, other.found), text=text)
+    chosen, theirs = (answer.days_and_dollars(instance, each) for each in (plan, other.found))
+    return RunnerUp(gpu=other.gpu, plan=answer.reported(instance, other.found), text=against(chosen, theirs))
 
 
-def against(instance: Instance, plan: Plan, other: Plan) -> str:
-    """How a runner-up compares with the chosen plan."""
-    days, cost = answer.days_and_dollars(instance, plan)
-    other_days, other_cost = answer.days_and_dollars(instance, other)
+def against(chosen: tuple[float, float], other: tuple[float, float]) -> str:
+    """How a runner-up compares with the chosen plan, in days and dollars."""
+    (days, cost), (other_days, other_cost) = chosen, other
     return (
         f"{abs(other_days - days):.1f} days {'longer' if other_days > days else 'shorter'} and "
         f"${abs(other_cost - cost):,.0f} {'dearer' if other_cost > cost else 'cheaper'} than the chosen plan."

@@ -39,7 +39,7 @@ def hardware_changes(instance: Instance, called: Mapping[int, str]) -> Iterator[
         pool, head = instance.pools[index], f"{name} " if name else ""
         for change in _of_pool(instance, index, pool):
             yield replace(change, what=f"{head}{change.what}")
-    if instance.mixing is not None and len(called) > 1:
+    if instance.mixing is not None:
         link = instance.mixing.link
         quicker = replace(instance, mixing=replace(instance.mixing, link=2 * link))
         yield Change("link between the pools", gigabytes(link), gigabytes(2 * link), quicker)

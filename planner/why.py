@@ -251,4 +251,7 @@ def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:
 
 def question_words(question: Mapping[str, Any]) -> str:
     """TP 4 and PP 8."""
-    return " and ".join(f"{label(name)} {value}" for name, value in question.items())
+    alone = {("mixed", "none"): "one pool only"}
+    return " and ".join(
+        alone.get((name, value), f"{label(name)} {value}") for name, value in question.items()
+    )

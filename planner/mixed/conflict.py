@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from costmodel.units import DAY
+import numpy as np
+
+from costmodel.units import DAY, TB
 from planner.conflict import conflicting, less_headroom, moved_nodes, relaxation, smallest
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
@@ -14,8 +16,10 @@ from planner.mixed.either import best_of_both
 from planner.mixed.shortfall import aimed
 from planner.nearest import Near, Within
 from planner.relaxed import TERMS, limited, possible, without
+from planner.requirements import SWITCH
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
+from planner.switches import word
 from planner.variants import with_pool
 
 
@@ -46,6 +50,8 @@ def moved_limits_of_both(instance: Instance) -> list[Relaxation]:
     """How far each limit on the run itself would have to move alone."""
     moves = []
     for name in limited(instance, instance.limits):
+        if name == "storage" and (words := _room_words(instance)) is not None:
+            moves.append(relaxation(name, *words))
         if name not in TERMS:
             continue
         # The instance's own limits ask for energy; without this one they may not.
@@ -55,6 +61,18 @@ def moved_limits_of_both(instance: Instance) -> list[Relaxation]:
             least = spent(plan)[TERMS[name]]
             moves.append(relaxation(name, *limit_words(name, getattr(instance.limits, name), least)))
     return moves
+
+
+def _room_words(instance: Instance) -> tuple[str, str] | None:
+    """The storage there is, and what the quickest or the cheapest plan of either kind keeps."""
+    free = without(instance, ["storage"])
+    plans = [plan for term in ("time", "cost") if (plan := best_of_both(aimed(free, term))) is not None]
+    kept = {plan.estimate.storage.total_tb: plan for plan in plans if plan.estimate.storage is not None}
+    site = instance.pools[0].site
+    if not kept or site is None:
+        return None
+    room = site.storage.resolved(kept[min(kept)].decisions.nodes).capacity
+    return limit_words("storage", float(np.asarray(room)), min(kept) * TB)
 
 
 def near_of_both(instance: Instance) -> Within:
@@ -96,4 +114,7 @@ def value_told(instance: Instance, plan: Told, name: str) -> Any:
         "tokens_per_s_per_gpu": of.tokens_per_s_per_gpu,
         "mfu": of.mfu,
     }
-    return own[name] if name in own else getattr(plan.decisions, name)
+    if name in own:
+        return own[name]
+    value = getattr(plan.decisions, name)
+    return word(value) if name == SWITCH else value

@@ -23,7 +23,7 @@ from planner.search import Plan, goal_of
 from planner.search.rows import memory_limit
 from planner.solution import Decisions, Scalar
 from planner.solution import Plan as Told
-from planner.variants import best_plan, best_using
+from planner.variants import best_plan, best_using, holds
 
 SAID = (
     "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "num_microbatches", "global_batch", "zero",
@@ -88,8 +88,10 @@ class OnEither:
         economy, step = economy_for(instance, found), np.array([found.step])
         return None if full or not within(instance.limits, economy, step)[0] else found
 
-    def holds(self, instance: Instance, plan: MixedPlan) -> bool:
-        """Whether a plan on two pools is within the limits of an instance, its nodes and batch too."""
+    def holds(self, instance: Instance, plan: Either) -> bool:
+        """Whether a plan is within the limits of an instance, its nodes and batch too."""
+        if isinstance(plan, Plan):
+            return holds(instance, plan)
         nodes = gpus_by_entry(instance, plan)
         pools = (instance.pools[index] for index in plan.pools)
         enough = all(

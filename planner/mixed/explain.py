@@ -12,7 +12,7 @@ from planner.limit_move import Move, capital
 from planner.marginal import moves
 from planner.mixed.best import BestOfPairs
 from planner.mixed.either import OnEither
-from planner.mixed.plan import MixedPlan
+from planner.mixed.questions import Either
 from planner.mixed.reasons import reasons, told
 from planner.problem import Problem
 from planner.search import Plan, Table
@@ -50,7 +50,7 @@ def explained_pair(
         objective=objective_words(instance),
         plan=mine,
         reasons=tuple(ExplainedReason(**reason.model_dump()) for reason in why),
-        limits=tuple(moved(instance, plan, move, choose) for move in limits),
+        limits=tuple(moved_of_both(instance, plan, choose, move) for move in limits),
         break_evens=tuple(break_evens(instance, plan, choose)) if "prices" in parts else (),
         what_ifs=tuple(changed(instance, plan, change, choose) for change in hardware),
         sureness=sureness_told(mine.estimate) if "sure" in parts else Sureness(),
@@ -66,7 +66,7 @@ def left_out(parts: Collection[str]) -> Iterator[str]:
         yield f"{capital(words)}: worked out for plans on one pool only, and the best plan is on two."
 
 
-def moved(instance: Instance, plan: MixedPlan, move: Move, choose: OnEither) -> LimitMoved:
+def moved_of_both(instance: Instance, plan: Either, choose: OnEither, move: Move) -> LimitMoved:
     """What a limit in another place changes, with the best plan of either kind there.
 
     A tighter limit that the plan meets leaves it the best; under a looser one nothing worse is looked at.

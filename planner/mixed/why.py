@@ -50,6 +50,9 @@ def compared(instance: Instance, mine: Told, other: Told, question: Mapping[str,
 
 def value_in(decisions: Decisions, name: str) -> Any:
     """A decision by its name; of the form, `none` on one pool."""
+    types = {part.gpu for part in decisions.parts}
+    if name == "gpu" and len(types) == 1:
+        return types.pop()
     value = getattr(decisions, name)
     return "none" if name == "mixed" and value is None else value
 

@@ -86,7 +86,14 @@ class Ranks:
         found = mixed_ranks(of, *stage_lists(decisions))
         counts = [len(_held(part)) for part in decisions.parts]
         rows = [range(sum(counts))] if of.one_pipeline else [range(counts[0]), range(counts[0], sum(counts))]
-        names = [f"{part.gpu} {rank}" for part in decisions.parts for rank in _held(part)]
+        first, second = decisions.parts
+        # Replicas on two pools of one GPU have the same ranks.
+        marks = (" (1)", " (2)") if not of.one_pipeline and first.gpu == second.gpu else ("", "")
+        names = [
+            f"{part.gpu}{mark} {rank}"
+            for part, mark in zip(decisions.parts, marks, strict=True)
+            for rank in _held(part)
+        ]
         room = [
             part.memory_limit_gib for part, n in zip(decisions.parts, counts, strict=True) for _ in range(n)
         ]

@@ -58,6 +58,13 @@ def frontier_words(number: int, complete: bool) -> str:
 
 def known_words(data: ReportData) -> str:
     """How far the choice among what the page knows can be trusted."""
+    if data.problem.mixing is not None:
+        return f"{known_of_single(data)} Plans on two pools, which may be better, are not among them."
+    return known_of_single(data)
+
+
+def known_of_single(data: ReportData) -> str:
+    """The same of plans on one pool."""
     if not data.found.complete:
         proven = dict.fromkeys(pool.gpu.name for pool in data.instance.pools)
         whole = [name for name in proven if name not in data.found.unproven]
