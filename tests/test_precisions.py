@@ -316,7 +316,7 @@ def test_a_single_precision_is_no_question() -> None:
     assert "precision" not in [each.decision for each in explain.questions(instance, plan)]
     assert "precision" in [each.what for each in hardware_changes(instance, {plan.of("pool"): ""})]
     both, mine = searched()[1], searched()[3]
-    assert "precision" not in [each.what for each in hardware_changes(both, mine)]
+    assert "precision" not in [each.what for each in hardware_changes(both, {mine.of("pool"): ""})]
 
 
 def test_the_validator_refuses_a_precision_that_is_not_to_be_had() -> None:
