@@ -16,7 +16,7 @@ from planner.account import by_money
 from planner.choosing import Choosing, P
 from planner.explanation import BreakEven
 from planner.instance import Instance, Term
-from planner.variants import pool_name, with_limits, with_pool
+from planner.variants import aimed, pool_name, with_limits, with_pool
 
 ROUNDS = 40
 SAME = 1e-9
@@ -119,7 +119,7 @@ def better_ones(
     The cheapest of them says the price. What ties is decided by cost where that comes second. A plan that is
     known to be one of them comes third.
     """
-    budget, free = instance.limits.budget, cheapest(with_limits(instance, budget=None))
+    budget, free = instance.limits.budget, aimed(with_limits(instance, budget=None), "cost")
     if rival is None:
         return [(free, budget, known)]
     value = choose.value(*rival)
@@ -127,7 +127,7 @@ def better_ones(
         with_limits(free, **at_most(instance, most)) for most in (just_below(value), tied(value))
     )
     if [term for term, _ in instance.objective[1:2]] == ["cost"]:
-        cost = choose.value(cheapest(rival[0]), rival[1])
+        cost = choose.value(aimed(rival[0], "cost"), rival[1])
         return [(less, budget, None), (no_more, cost, None)]
     return [(less, budget, None)] if known is None else [(no_more, budget, known)]
 
@@ -139,11 +139,6 @@ def price_of_these(
     if most is not None:
         return price_of(instance, index, most, choose, known)
     return None if known is None and choose.using(instance, index) is None else np.inf
-
-
-def cheapest(instance: Instance) -> Instance:
-    """The instance with cost as its objective."""
-    return replace(instance, objective=(("cost", 1.0),), lexicographic=True)
 
 
 def price_of(
@@ -186,7 +181,7 @@ def price_of_both(
     Where time has a value, plans that have the value longest may be beyond the budget before. Whether a plan
     has both at a price is found by solving; the price is where that ends, looked for between prices known.
     """
-    budget, dollars = instance.limits.budget, cheapest(with_limits(instance, budget=None))
+    budget, dollars = instance.limits.budget, aimed(with_limits(instance, budget=None), "cost")
     assert budget is not None
     affordable = price_of(dollars, index, budget, choose)
     if affordable is None:

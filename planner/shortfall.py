@@ -36,22 +36,16 @@ def why_none(table: Table, mask: Mask) -> tuple[str, str]:
     if limits.deadline is not None:
         plan = fastest(instance, replace(limits, deadline=None), mask, find)
         if plan is not None:
-            days, cost = surely(instance, plan)
-            return (
-                "deadline",
-                f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})",
-            )
+            return "deadline", nearest_words(limits, "deadline", *surely(instance, plan))
     if limits.budget is not None:
         plan = cheapest(instance, replace(limits, budget=None), mask, find)
         if plan is not None:
-            _, cost = surely(instance, plan)
-            return "budget", f"the cheapest costs ${cost:,.0f} of ${limits.budget:,.0f}"
+            return "budget", nearest_words(limits, "budget", *surely(instance, plan))
     named = limited(instance, limits)
     for text in texts(requirements_of(instance)):
         free = without(replace(instance, limits=limits), [text])
         if (plan := fastest(free, free.limits, mask)) is not None:
-            days, cost = surely(free, plan)
-            return text, f"without {text} the fastest takes {days:.1f} days and costs ${cost:,.0f}"
+            return text, nearest_words(limits, text, *surely(free, plan))
     for name in OTHERS:
         if name in named and (words := other_words(instance, limits, name, mask)):
             return name, f"the least is {words[1]} of {words[0]}"
@@ -60,9 +54,23 @@ def why_none(table: Table, mask: Mask) -> tuple[str, str]:
         run_only = set(named) <= {"deadline", "budget"}
         plan = fastest(free, free.limits, mask, find if run_only else optimum)
         if plan is not None:
-            days, cost = surely(free, plan)
-            return " and ".join(named), f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
+            return " and ".join(named), fastest_words(*surely(free, plan))
     return memory_words(Table.of(free, goal_of(free), every_family(free)), mask)
+
+
+def nearest_words(limits: Limits, name: str, days: float, cost: float) -> str:
+    """What the best plan without a limit takes: deadline, budget, or a requirement by its text."""
+    if name == "deadline":
+        assert limits.deadline is not None
+        return f"the fastest takes {days:.1f} days of {limits.deadline / DAY:.1f} (and costs ${cost:,.0f})"
+    if name == "budget":
+        return f"the cheapest costs ${cost:,.0f} of ${limits.budget:,.0f}"
+    return f"without {name} {fastest_words(days, cost)}"
+
+
+def fastest_words(days: float, cost: float) -> str:
+    """What the quickest plan takes."""
+    return f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
 
 
 def memory_words(table: Table, mask: Mask) -> tuple[str, str]:

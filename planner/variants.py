@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.chance import margin_of
 from planner.economics import Economy
-from planner.instance import Instance, Narrowing, Pool
+from planner.instance import Instance, Narrowing, Pool, Term
 from planner.limits import within
 from planner.narrowing import ZERO_SCOPES
 from planner.requirements import Requirement
@@ -65,6 +65,11 @@ def objective_value(instance: Instance, plan: Plan) -> float:
     """The objective's first term: dollars, seconds, or dollars with a value of time."""
     keys = goal_of(instance).keys(Economy.of(instance, plan.row), np.array([plan.step]))
     return float(keys[0][0])
+
+
+def aimed(instance: Instance, term: Term) -> Instance:
+    """The instance with a single objective."""
+    return replace(instance, objective=((term, 1.0),), lexicographic=True)
 
 
 def with_pool(instance: Instance, index: int, **changes: Any) -> Instance:

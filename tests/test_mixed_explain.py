@@ -17,12 +17,11 @@ from planner.cli.app import app
 from planner.instance import Instance
 from planner.marginal import moves
 from planner.mixed.either import best_of_both
-from planner.mixed.shortfall import aimed
 from planner.mixed.why import best_so, no_plan_so
 from planner.problem import load_problem
 from planner.resolve import instance_of
 from planner.solution import Plan
-from planner.variants import with_limits
+from planner.variants import aimed, with_limits
 
 EXAMPLE = "problems/70b_two_pools.yaml"
 NAMES = ("tp", "pp", "dp", "micro_batch", "zero", "num_gpus", "num_microbatches")

@@ -13,14 +13,14 @@ from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
 from planner.mixed.either import best_of_both
-from planner.mixed.shortfall import aimed
+from planner.mixed.reasons import better_than
 from planner.nearest import Near, Within
 from planner.relaxed import TERMS, limited, possible, without
 from planner.requirements import SWITCH
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
 from planner.switches import word
-from planner.variants import with_pool
+from planner.variants import aimed, with_pool
 
 
 def infeasible_of_both(instance: Instance) -> Conflict:
@@ -54,9 +54,7 @@ def moved_limits_of_both(instance: Instance) -> list[Relaxation]:
             moves.append(relaxation(name, *words))
         if name not in TERMS:
             continue
-        # The instance's own limits ask for energy; without this one they may not.
-        free = replace(instance, limits=replace(instance.limits, **{name: None}))
-        plan = best_of_both(aimed(free, TERMS[name]))
+        plan = best_of_both(aimed(without(instance, [name]), TERMS[name]))
         if plan is not None:
             least = spent(plan)[TERMS[name]]
             moves.append(relaxation(name, *limit_words(name, getattr(instance.limits, name), least)))
@@ -87,7 +85,8 @@ def near_of_both(instance: Instance) -> Within:
 
 def possible_on_both(instance: Instance, limits: Limits) -> bool:
     """Whether any plan of either kind is within limits."""
-    return possible(instance, limits) or quickest_of_both(instance, limits) is not None
+    on_two = aimed(replace(instance, limits=limits), "time")
+    return possible(instance, limits) or better_than(on_two, None)[0] is not None
 
 
 def quickest_of_both(instance: Instance, limits: Limits) -> Told | None:

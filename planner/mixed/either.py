@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.units import DAY
-from planner.instance import Instance, Pool
+from planner.instance import Instance
 from planner.limit_move import Change, value_unit
 from planner.limits import within
 from planner.mixed.answer import predicted
@@ -16,8 +16,8 @@ from planner.mixed.decided import MixedMask
 from planner.mixed.economy import PairEconomy, economy_of
 from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either, entries, gpus_of
-from planner.mixed.reasons import effect_of, first_wins, keys_of_single, told
-from planner.mixed.search import Memo
+from planner.mixed.reasons import better_than, effect_of, first_wins, keys_of_single, told
+from planner.mixed.search import Memo, memo_of
 from planner.one_pool import ONE_POOL
 from planner.search import Plan, goal_of
 from planner.search.rows import memory_limit
@@ -67,10 +67,9 @@ class OnEither:
         if instance.mixing is None or len(instance.described) < 2:
             return best
         keys = None if best is None else keys_of(instance, best)
-        memo = self.memo if same_stages(self.instance, instance) else {}
-        found = best_of_each(instance, [Asked(mask, keys)], memo=memo)
-        wins = found.achieved is not None and (keys is None or first_wins(found.achieved, keys))
-        return found.best if wins else best
+        memo = memo_of(self.instance, instance, self.memo)
+        found = better_than(instance, keys, memo=memo, mask=mask)[0]
+        return best if found is None else found
 
     def why_none(self, instance: Instance, index: int) -> str:
         """Why no plan uses a pool: beside another, and alone."""
@@ -191,23 +190,6 @@ def exactly(instance: Instance, wanted: dict[int, int]) -> Instance:
         if nodes and not rest:
             pools.append(replace(pool, min_nodes=nodes, max_nodes=nodes))
     return replace(instance, pools=tuple(pools))
-
-
-def same_stages(one: Instance, other: Instance) -> bool:
-    """Whether a layout has the same best stages in both: all that takes memory or time is the same."""
-    names = ("architecture", "stack", "seq_len", "framework", "per_stage_recompute", "mixing")
-    limits = ("memory_headroom", "most_memory")
-    return (
-        len(one.pools) == len(other.pools)
-        and all(getattr(one, name) is getattr(other, name) for name in names)
-        and all(getattr(one.limits, name) == getattr(other.limits, name) for name in limits)
-        and all(same_hardware(*pair) for pair in zip(one.pools, other.pools, strict=True))
-    )
-
-
-def same_hardware(one: Pool, other: Pool) -> bool:
-    """Whether two pools differ in nodes and prices at most."""
-    return one.gpu is other.gpu and one.fabric is other.fabric and one.precision == other.precision
 
 
 def decided_otherwise(mine: Decisions, theirs: Decisions) -> dict[str, Scalar]:

@@ -20,10 +20,11 @@ from planner.economics import Economy
 from planner.instance import Instance
 from planner.mixed.answer import reported
 from planner.mixed.best import Asked, BestOfPairs, Keys, best_of_each
+from planner.mixed.decided import MixedMask
 from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either, MixedQuestion, questions
-from planner.mixed.search import Memo
-from planner.mixed.shortfall import NOTHING_LEFT, loosened, memo_of
+from planner.mixed.search import Memo, memo_of
+from planner.mixed.shortfall import NOTHING_LEFT, loosened
 from planner.mixed.words import head_words, label_of
 from planner.relaxed import every_family
 from planner.search import Effort, Plan, Table, best, best_each, goal_of
@@ -156,10 +157,14 @@ def first_wins(one: Keys, other: Keys) -> bool:
 
 
 def better_than(
-    instance: Instance, known: Keys | None, effort: Effort | None = None, memo: Memo | None = None
+    instance: Instance,
+    known: Keys | None,
+    effort: Effort | None = None,
+    memo: Memo | None = None,
+    mask: MixedMask | None = None,
 ) -> tuple[MixedPlan | None, BestOfPairs]:
-    """The best mixed plan if it beats sort keys, which bound the search; and that search."""
-    search = best_of_each(instance, [Asked(None, known)], effort, memo)
+    """The best mixed plan of a mask if it beats sort keys, which bound the search; and that search."""
+    search = best_of_each(instance, [Asked(mask, known)], effort, memo)
     plan, achieved = search.best, search.achieved
     wins = achieved is not None and (known is None or first_wins(achieved, known))
     return (plan if wins else None), search

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from costmodel.mixed_estimate import estimate_mixed
 from planner.economics import Economy
-from planner.instance import Instance
+from planner.instance import Instance, Pool
 from planner.keybook import KeyBook
 from planner.limits import within
 from planner.mixed.arrangement import arrangements, mixed_families
@@ -171,3 +171,25 @@ class MixedSearch:
             self.effort.stop()
         self.memo[key] = found, longest
         return found
+
+
+def memo_of(instance: Instance, other: Instance, memo: Memo) -> Memo:
+    """Stage assignments of one instance for another: none where a layout may have other stages there."""
+    return memo if same_stages(instance, other) else {}
+
+
+def same_stages(one: Instance, other: Instance) -> bool:
+    """Whether a layout has the same best stages in both: all that takes memory or time is the same."""
+    names = ("architecture", "stack", "seq_len", "framework", "per_stage_recompute", "mixing")
+    limits = ("memory_headroom", "most_memory")
+    return (
+        len(one.pools) == len(other.pools)
+        and all(getattr(one, name) is getattr(other, name) for name in names)
+        and all(getattr(one.limits, name) == getattr(other.limits, name) for name in limits)
+        and all(same_hardware(*pair) for pair in zip(one.pools, other.pools, strict=True))
+    )
+
+
+def same_hardware(one: Pool, other: Pool) -> bool:
+    """Whether two pools differ in nodes and prices at most."""
+    return one.gpu is other.gpu and one.fabric is other.fabric and one.precision == other.precision

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from costmodel.units import DAY
-from planner.instance import Instance, Limits, Term
+from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
-from planner.mixed.search import Memo
 from planner.other_frameworks import without_memory_limit
 from planner.relaxed import TERMS, limited, without
+from planner.shortfall import fastest_words, nearest_words
 from planner.solution import Plan as Told
+from planner.variants import aimed
 
 NOTHING_LEFT = "search", "the layers, the batch and the pools leave no other value"
 
@@ -33,25 +33,9 @@ def loosened(instance: Instance) -> Iterator[Loosened]:
         term = TERMS.get(name, "time")
         yield Loosened(name, aimed(free, term), _words(limits, name))
     if len(named) > 1:
-        yield Loosened(" and ".join(named), aimed(without(instance, named), "time"), fastest_words)
+        yield Loosened(" and ".join(named), aimed(without(instance, named), "time"), _fastest_words)
     roomy = without_memory_limit(without(instance, named))
     yield Loosened("memory", aimed(roomy, "time"), _memory_words)
-
-
-def aimed(instance: Instance, term: Term) -> Instance:
-    """The instance with a single objective."""
-    return replace(instance, objective=((term, 1.0),), lexicographic=True)
-
-
-def memo_of(instance: Instance, other: Instance, memo: Memo) -> Memo:
-    """Stages that are assigned already, where a layout has the same best stages in both."""
-    same = other.pools == instance.pools and other.limits.most_memory == instance.limits.most_memory
-    return memo if same else {}
-
-
-def fastest_words(plan: Told) -> str:
-    """What the quickest one takes."""
-    return f"the fastest takes {plan.estimate.days:.1f} days and costs ${plan.estimate.dollars:,.0f}"
 
 
 def _words(limits: Limits, name: str) -> Callable[[Told], str]:
@@ -59,22 +43,19 @@ def _words(limits: Limits, name: str) -> Callable[[Told], str]:
 
     def words(plan: Told) -> str:
         of = plan.estimate
-        if name == "deadline":
-            assert limits.deadline is not None
-            return (
-                f"the fastest takes {of.days:.1f} days of {limits.deadline / DAY:.1f} "
-                f"(and costs ${of.dollars:,.0f})"
-            )
-        if name == "budget":
-            return f"the cheapest costs ${of.dollars:,.0f} of ${limits.budget:,.0f}"
-        if name in ("energy", "carbon"):
-            assert of.energy is not None
-            least = of.energy.mwh * 1e3 if name == "energy" else of.energy.tonnes_co2
-            limit, enough = limit_words(name, getattr(limits, name), least)
-            return f"the least is {enough} of {limit}"
-        return f"without {name} {fastest_words(plan)}"
+        if name not in ("energy", "carbon"):
+            return nearest_words(limits, name, of.days, of.dollars)
+        assert of.energy is not None
+        least = of.energy.mwh * 1e3 if name == "energy" else of.energy.tonnes_co2
+        limit, enough = limit_words(name, getattr(limits, name), least)
+        return f"the least is {enough} of {limit}"
 
     return words
+
+
+def _fastest_words(plan: Told) -> str:
+    """What the quickest one takes."""
+    return fastest_words(plan.estimate.days, plan.estimate.dollars)
 
 
 def _memory_words(_: Told) -> str:
