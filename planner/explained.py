@@ -20,16 +20,15 @@ from planner.marginal import moved, moves
 from planner.mixing import BETTER_ALONE
 from planner.one_pool import ONE_POOL
 from planner.paying import paying_of
-from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
-from planner.reason_words import days_words, money_words
 from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
-from planner.solution import Conflict, Decisions, Estimate, Reason, Solution
+from planner.solution import Conflict, Decisions, Reason, Solution
 from planner.space.recompute import recompute_families, recompute_modes
-from planner.variants import best_plan, decided, holds, with_limits
+from planner.sure_words import sureness
+from planner.variants import decided
 from planner.what_if import changed, hardware_changes
 from planner.why import answered, parse_question
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 PARTS = ("why", "limits", "prices", "paying", "hardware", "sure")
 """Parts of an explanation; each takes several searches."""
-USUAL = 0.9
-"""The confidence that is looked at where a problem asks for none."""
 SAME = 1e-9
 
 
@@ -195,54 +192,6 @@ def same(just: Alone, reason: Reason) -> bool:
     return all(
         isclose(just.effect[name], value, rel_tol=SAME, abs_tol=SAME) for name, value in reason.effect.items()
     )
-
-
-def sureness(instance: Instance, plan: Plan) -> Sureness:
-    """How sure the plan's figures are, in numbers and sentences, and what a confidence costs."""
-    found = sureness_told(answer.reported(instance, plan).estimate)
-    more = {"confidence": instance.limits.confidence, "text": (*found.text, *asked_for(instance, plan))}
-    return found.model_copy(update=more)
-
-
-def sureness_told(of: Estimate) -> Sureness:
-    """How sure the figures of a plan of either kind are, in numbers and sentences."""
-    told = [f"The {name} holds with {share:.1%}." for name, share in of.probability.items()]
-    if of.interval_80_days is not None:
-        low, high = of.interval_80_days
-        told.insert(0, f"Four of five such runs take {low:.1f} to {high:.1f} days ({of.evidence} evidence).")
-    if of.out_of_memory is not None:
-        risk = of.out_of_memory
-        told.append(f"The risk to run out of memory is {risk.risk} ({risk.probability:.1%}).")
-    return Sureness(
-        interval_80_days=of.interval_80_days,
-        evidence=of.evidence or "",
-        probability=of.probability,
-        text=tuple(told),
-    )
-
-
-def asked_for(instance: Instance, plan: Plan) -> Iterator[str]:
-    """What the asked confidence costs, or what a usual one would cost."""
-    limits = instance.limits
-    price = price_of_sureness(instance, plan)
-    if price is not None:
-        yield price.text
-        return
-    if (limits.deadline is None and limits.budget is None) or instance.assume_mfu:
-        return
-    surer = with_limits(instance, confidence=USUAL)
-    # Only limits are tighter: a plan that meets them stays the best.
-    other = plan if holds(surer, plan) else best_plan(surer)
-    if other is None:
-        yield f"No plan meets the limits with {USUAL:.0%}."
-    elif other.key == plan.key:
-        yield f"Asking for {USUAL:.0%} (limits.confidence) would change nothing."
-    else:
-        mine, theirs = Account.within(instance, plan), Account.within(surer, other)
-        yield (
-            f"Asking for {USUAL:.0%} (limits.confidence) would take {other.of('num_gpus')} GPUs: "
-            f"{money_words(theirs.dollars - mine.dollars)}, {days_words(theirs.days - mine.days)}."
-        )
 
 
 def since(of: Solution | None, decisions: Decisions) -> tuple[str, ...]:

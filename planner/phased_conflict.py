@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.conflict import obstacle, relaxation, smallest
+from planner.conflict import obstacle, smallest
 from planner.instance import Instance, Term
 from planner.limit_words import limit_words
 from planner.relaxed import TERMS, limited, without
 from planner.search import Effort
 from planner.solution import Conflict, Relaxation
 from planner.together import Together, Whole
+from planner.ways_out import relaxation
 
 
 def infeasible(search: Together) -> Conflict:

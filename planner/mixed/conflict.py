@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.units import DAY, TB
-from planner.conflict import conflicting, less_headroom, moved_nodes, relaxation, smallest
+from planner.conflict import conflicting, smallest
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
@@ -21,6 +21,7 @@ from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
 from planner.switches import word
 from planner.variants import aimed, with_pool
+from planner.ways_out import less_headroom, moved_nodes, relaxation
 
 
 def infeasible_of_both(instance: Instance) -> Conflict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from planner.break_even import break_evens
-from planner.explained import objective_words, since, sureness_told
+from planner.explained import objective_words, since
 from planner.explanation import ExplainedReason, Explanation, LimitMoved, Sureness
 from planner.instance import Instance
 from planner.limit_move import Move, capital
@@ -17,6 +17,7 @@ from planner.mixed.reasons import reasons, told
 from planner.problem import Problem
 from planner.search import Plan, Table
 from planner.solution import Solution
+from planner.sure_words import sureness_told
 from planner.variants import pool_name
 from planner.what_if import changed, hardware_changes
 

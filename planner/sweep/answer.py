@@ -6,7 +6,7 @@ from threading import local
 from time import monotonic
 from typing import Any
 
-from planner.conflict import conflicting, moved_limits
+from planner.conflict import conflicting
 from planner.errors import InvalidInput, TimeLimit
 from planner.instance import Instance
 from planner.mixed.plan import MixedPlan
@@ -23,6 +23,7 @@ from planner.solve import checked, proof
 from planner.space.recompute import recompute_families
 from planner.sweep.plan import Chunk
 from planner.sweep.points import Point
+from planner.ways_out import moved_limits
 
 KEPT = 2
 """Evaluations that a worker keeps: those of neighbouring classes of what-ifs."""

@@ -1,0 +1,125 @@
+"""When nothing fits: how far each limit would have to move by itself to make a plan possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from costmodel.units import DAY
+from planner.answer import surely
+from planner.instance import Instance, Limits
+from planner.limit_words import limit_words, nodes_words
+from planner.other_frameworks import FRAMEWORK, others, with_framework
+from planner.relaxed import OTHERS, Optimum, cheapest, fastest, limited, optimum, other_words, possible
+from planner.solution import Relaxation
+from planner.variants import only, pool_name
+
+
+def moved_limits(instance: Instance, find: Optimum = optimum) -> list[Relaxation]:
+    """How far each limit on the run itself would have to move alone."""
+    limits = instance.limits
+    moves: list[Relaxation] = []
+    if limits.deadline is not None:
+        plan = fastest(instance, replace(limits, deadline=None), find=find)
+        if plan is not None:
+            seconds = surely(instance, plan)[0] * DAY
+            moves.append(relaxation("deadline", *limit_words("deadline", limits.deadline, seconds)))
+    if limits.budget is not None:
+        plan = cheapest(instance, replace(limits, budget=None), find=find)
+        if plan is not None:
+            cost = surely(instance, plan)[1]
+            moves.append(relaxation("budget", *limit_words("budget", limits.budget, cost)))
+    for name in limited(instance, limits):
+        if name in OTHERS and (words := other_words(instance, limits, name, find=find)) is not None:
+            moves.append(relaxation(name, *words))
+    return moves
+
+
+def more_nodes(instance: Instance) -> list[Relaxation]:
+    """For each pool the fewest nodes beyond its own with which a plan on it exists."""
+
+    def enough(index: int, nodes: int) -> bool:
+        alone = only(instance, index, max_nodes=nodes)
+        return fastest(alone, alone.limits) is not None
+
+    return moved_nodes(instance, enough)
+
+
+def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[Relaxation]:
+    """For each pool the fewest nodes beyond its own that are enough, up to 16 times as many."""
+    moves = []
+    for index in instance.described:
+        pool = instance.pools[index]
+        fewest = fewest_beyond(pool.max_nodes, partial(enough, index))
+        if fewest is None:
+            continue
+        whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
+        there = pool.nodes or pool.max_nodes
+        old = f"{nodes_words(there)} of {pool_name(instance, index)}"
+        new = nodes_words(max(whole, there + 1))
+        moves.append(relaxation("nodes", old, new))
+    return moves
+
+
+def fewest_beyond(low: int, enough: Callable[[int], bool]) -> int | None:
+    """The fewest beyond `low` that are enough: doubled up to four times, then by bisection."""
+    high = low
+    for _ in range(4):
+        low, high = high, 2 * high
+        if enough(high):
+            break
+    else:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def less_headroom(
+    instance: Instance, possible: Callable[[Instance, Limits], bool] = possible
+) -> list[Relaxation]:
+    """The largest memory headroom with which a plan exists, if giving some up helps."""
+    limits = instance.limits
+    if limits.memory_headroom <= 0 or not possible(instance, replace(limits, memory_headroom=0.0)):
+        return []
+    most = highest(
+        0.0,
+        limits.memory_headroom,
+        lambda value: possible(instance, replace(limits, memory_headroom=value)),
+    )
+    return [relaxation("memory_headroom", f"{limits.memory_headroom:.3f}", f"{most:.3f}")]
+
+
+def less_sure(instance: Instance) -> list[Relaxation]:
+    """The highest confidence with which a plan exists, if being less sure helps."""
+    limits = instance.limits
+    if limits.chance is None or not possible(instance, replace(limits, confidence=None)):
+        return []
+    most = highest(0.5, limits.chance, lambda value: possible(instance, replace(limits, confidence=value)))
+    return [relaxation("confidence", f"{limits.chance:.1%}", f"{most:.1%}")]
+
+
+def highest(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The highest value that holds, to a thousandth, by bisection: `low` does, `high` does not."""
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def another_framework(instance: Instance) -> list[Relaxation]:
+    """The first other framework with which a plan exists."""
+    for name in others(instance):
+        other = with_framework(instance, name)
+        if possible(other, other.limits):
+            return [relaxation(FRAMEWORK, instance.framework, name)]
+    return []
+
+
+def relaxation(limit: str, old: str, new: str) -> Relaxation:
+    """One limit moved, in the words of a solution."""
+    return Relaxation(
+        limit=limit, **{"from": old}, to=new, text=f"{limit} from {old} to {new} makes a plan possible"
+    )
