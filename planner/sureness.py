@@ -23,13 +23,12 @@ def band_of_plan(instance: Instance, plan: Plan) -> Band | None:
 
 def probabilities(instance: Instance, plan: Plan) -> dict[str, float]:
     """That deadline and budget hold."""
-    if instance.assume_mfu:
+    limits = instance.limits
+    if instance.assume_mfu or (limits.deadline is None and limits.budget is None):
         return {}
-    economy, spread = (
-        Economy.of(instance, plan.row, surely=False),
-        spread_of(instance, plan.row, plan.step),
-    )
-    return holding(instance.limits, economy, plan.step, band_of_plan(instance, plan), spread)
+    economy = Economy.of(instance, plan.row, surely=False)
+    band, spread = band_of_plan(instance, plan), spread_of(instance, plan.row, plan.step)
+    return holding(limits, economy, plan.step, band, spread)
 
 
 def holding(
