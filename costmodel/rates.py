@@ -33,7 +33,7 @@ def stage_rates(
     traffic = data_parallel_traffic(run, local)
     work = PerLayer(cost.total, cost.first, cost.last)
     if np.any(np.greater_equal(run.zero, 2)):  # else nothing moves in a micro-batch; saves passes over memory
-        work = add(work, exposed_micro_batch(run, traffic.micro_batch, work))
+        work = add(work, exposed_micro_batch(run, traffic, work))
     hop = hop_time(run)
     stack, shape = run.stack, _shape(run)
     fixed = stack.optimizer.step + stack.optimizer.micro_batch * run.num_microbatches + latency(run)

@@ -110,6 +110,13 @@ class Run:
         return np.minimum(self.expert_dp, np.maximum(most, 1.0))
 
     @property
+    def in_rounds(self) -> NDArray[np.bool_]:
+        """Whether gradients are sharded beside a pipeline, round by round: ZeRO-2 of stacks that do so."""
+        if not self.stack.data_parallel.reduces_by_round:
+            return np.asarray(False)
+        return np.equal(self.zero, 2) & np.greater(self.pp, 1)
+
+    @property
     def tokens(self) -> Column:
         """Tokens of one micro-batch that a tensor-parallel group holds: b*S/cp."""
         return self.micro_batch * self.seq_len / self.cp

@@ -86,6 +86,8 @@ class DataParallelTraffic:
     """A step: weight all-gather of ZeRO-1 and 2."""
     micro_batch: PerLayer
     """A micro-batch: ZeRO-2 reductions, ZeRO-3 gathers and reduction."""
+    round: PerLayer | None = None
+    """A round of pp micro-batches: ZeRO-2 reductions of an interleaved pipeline (`reduces_by_round`)."""
 
 
 def data_parallel_traffic(run: Run, local: LocalParameters) -> DataParallelTraffic:
@@ -95,47 +97,55 @@ def data_parallel_traffic(run: Run, local: LocalParameters) -> DataParallelTraff
     3: 2w + g a micro-batch. Source: Rajbhandari et al. 2020 (ZeRO), section 7. Hybrid sharding keeps all
     this among the z ranks that share states, and all-reduces the gradients of each shard over its replicas:
     2g/z a step, or a micro-batch where it reduces them that often and the stack does not wait. A stack that
-    all-reduces under ZeRO-1 does so over all ranks.
+    all-reduces under ZeRO-1 does so over all ranks. Where ZeRO-2 reduces by rounds (`Run.in_rounds`) it moves
+    g a round of pp micro-batches; with one chunk a rank the whole step is one round, as with ZeRO-1.
     """
-    stack, zero = run.stack.data_parallel, np.asarray(run.zero)
+    stack, zero, rounds = run.stack.data_parallel, np.asarray(run.zero), run.in_rounds
     gradient, weight = stack.gradient_bytes, parameter_bytes(run)
     moved = whole_pass(run, local)
     partial = np.less(run.shard_ranks, run.weight_ranks)
     hybrid = np.any(partial)
     whole = (zero == 0) | ((zero == 1) & stack.all_reduce)
-    sharded = np.where((zero == 1) & ~whole, gradient, 0.0)
-    each = np.where(zero == SHARDED_GRADIENTS, stack.zero2_reduces * gradient, 0.0)
+    several = rounds & np.greater(run.vpp, 1)
+    sharded = np.where(((zero == 1) & ~whole) | (rounds & ~several), gradient, 0.0)
+    each = np.where((zero == SHARDED_GRADIENTS) & ~rounds, stack.zero2_reduces * gradient, 0.0)
     each = np.where(zero > SHARDED_GRADIENTS, ZERO3_GATHERS * weight + gradient, each)
     gather = np.where((zero == 1) | (zero == SHARDED_GRADIENTS), weight, 0.0)
+    shards = shard_pass(run, local) if hybrid else moved
+    by_round = scaled(shards, np.where(several, gradient, 0.0)) if several.any() else None
     if not hybrid:
         reduce = scaled(moved, np.where(whole, 2 * gradient, sharded))
-        return DataParallelTraffic(reduce, scaled(moved, gather), scaled(moved, each))
-    shards = shard_pass(run, local)
+        return DataParallelTraffic(reduce, scaled(moved, gather), scaled(moved, each), by_round)
     again = scaled(replica_pass(run, local), 2 * gradient * (partial & ~whole))
     reduce = add(scaled(moved, np.where(whole, 2 * gradient, 0.0)), scaled(shards, sharded))
-    often = (zero >= SHARDED_GRADIENTS) & stack.replicas_each_micro_batch
+    often = (zero >= SHARDED_GRADIENTS) & ~rounds & stack.replicas_each_micro_batch
     return DataParallelTraffic(
         add(reduce, scaled(again, ~often * 1.0)),
         scaled(shards, gather),
         add(scaled(shards, each), scaled(again, often * 1.0)),
+        by_round,
     )
 
 
-def exposed_micro_batch(run: Run, traffic: PerLayer, compute: PerLayer) -> PerLayer:
-    """Seconds a micro-batch of ZeRO-2 and 3 traffic that a layer's compute does not hide.
+def exposed_micro_batch(run: Run, traffic: DataParallelTraffic, compute: PerLayer) -> PerLayer:
+    """Seconds a micro-batch of ZeRO-2 and 3 traffic that compute does not hide.
 
-    max(T - window*compute, floor*T), layer by layer.
+    max(T - window*compute, floor*T), layer by layer. What is reduced by rounds shows in each of them as
+    ZeRO-1's one reduction does at the end of the step (`step.data_parallel_exposed`): m/pp rounds a step,
+    1/pp of one a micro-batch.
     """
     stack = run.stack.data_parallel
+    shown = _shown(traffic.micro_batch, compute, stack.sharded_window, stack.sharded_floor)
+    if traffic.round is None:
+        return shown
+    each = _shown(traffic.round, compute, stack.reduce_window, stack.exposed_floor)
+    return add(shown, scaled(each, 1 / np.asarray(run.pp)))
 
-    def exposed(moved: Array, busy: Array) -> Array:
-        return np.maximum(moved - stack.sharded_window * busy, stack.sharded_floor * moved)
 
-    return PerLayer(
-        exposed(traffic.kinds, compute.kinds),
-        exposed(traffic.first, compute.first),
-        exposed(traffic.last, compute.last),
-    )
+def _shown(moved: PerLayer, busy: PerLayer, window: float, floor: float) -> PerLayer:
+    """max(T - window*busy, floor*T), layer by layer."""
+    pairs = ((moved.kinds, busy.kinds), (moved.first, busy.first), (moved.last, busy.last))
+    return PerLayer(*(np.maximum(t - window * work, floor * t) for t, work in pairs))
 
 
 def latency(run: Run) -> Array:

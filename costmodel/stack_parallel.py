@@ -115,6 +115,9 @@ class DataParallel(Part):
     """ZeRO-3: share of a layer's compute behind which its traffic can hide."""
     zero2_reduces: NonNegativeFloat = 1.0
     """ZeRO-2: gradient reductions a micro-batch."""
+    reduces_by_round: bool = False
+    """ZeRO-2 with a pipeline: a chunk's gradients are reduced and sharded when the pipeline leaves it for the
+    next chunk, after a round of pp micro-batches, and not after each of them."""
     replicas_each_micro_batch: bool = False
     """Hybrid sharding under ZeRO-2 and 3: replicas of a shard all-reduce its gradients in every micro-batch,
     not once a step."""

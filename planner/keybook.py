@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layer import LayerCost
+from costmodel.memory.shape import scaled
+from costmodel.memory.states import state_bytes
 from costmodel.rates import stage_rates
 from costmodel.records import gather, stacked
 from costmodel.scale import straggler_factor
@@ -118,6 +120,17 @@ class KeyBook:
         if self.instance.assume_mfu is None:
             return rates
         return assumed_rates(rates, run, self.instance.assume_mfu, self.instance.nominal_parameters)
+
+    def least_rates(self, rows: Groups) -> StageRates:
+        """Rates of groups, none above those of any number of chunks; but transfers are those of one chunk."""
+        rates = self.rates(rows, vpp=1)
+        if not self.instance.stack.data_parallel.reduces_by_round:
+            return rates
+        run = run_of_rows(self.instance, int(rows.pool[0]), int(rows.variant[0]), rows, np.inf)
+        # What is reduced in rounds is no traffic of the step; what it adds to the work may hide gathers.
+        often = ~run.in_rounds * 1.0
+        reduce, gather = scaled(rates.reduce, often), scaled(rates.gather, often)
+        return replace(rates, states=state_bytes(run), reduce=reduce, gather=gather)
 
     def cost(self, rows: Groups) -> LayerCost:
         """Layer costs of rows that share a pool and overlap."""

@@ -113,9 +113,10 @@ Well-known runs, with the planner's best plan for the same model, batch, GPU typ
 published. Written by `python scripts/known_plans.py --write`; the layouts and their sources are in
 `validation/known_plans.yaml`.
 
-Everything here is predicted by one cost model with one software profile (today's Megatron-Core), so the columns
-differ in the layout alone, and differ from what was measured on the software of then. The middle column takes the
-published TP, CP, PP, DP, EP and micro-batch, and leaves schedule, ZeRO, recompute and stages to the planner; it is
+Everything here is predicted by one cost model, the columns of a row with one software profile, so that they differ
+in the layout alone. That is today's Megatron-Core, and for Llama 3 its own software too: profile `llama-3`, made from
+what the paper says and not from how fast it ran, so that the measured column is a test of it. The middle column takes
+the published TP, CP, PP, DP, EP and micro-batch, and leaves schedule, ZeRO, recompute and stages to the planner; it is
 what the plan is measured by where the published layout needs more memory than the model allows. A faster prediction
 is not a faster run: [accuracy](accuracy.md) says how far predictions are off, and the last column shows what was
 measured beside what the published column predicts.

@@ -51,7 +51,8 @@ class Known:
     def launched(self) -> Problem:
         """The problem with the sizes of the published layout, and everything else free."""
         sizes = {name: getattr(self.published, name) for name in SIZES}
-        return self.problem.model_copy(update={"search": Search.model_validate(sizes)})
+        given = self.problem.search.model_dump(exclude_unset=True)
+        return self.problem.model_copy(update={"search": Search.model_validate(given | sizes)})
 
     @property
     def outside(self) -> list[str]:
@@ -117,7 +118,9 @@ def usual_modules(architecture: Architecture) -> tuple[str, ...]:
 
 def side(problem: Problem, d: Decisions, name: str) -> Side:
     """A plan of a problem, priced from its decisions alone."""
-    predicted = predicted_of(problem, problem.hardware[0], d)
+    pool = problem.hardware[0]
+    predicted = predicted_of(problem, pool, d)
+    room = pool.accelerator.memory.driver * (1 - problem.limits.memory_headroom)
     return Side(
         name=name,
         kind="run",
@@ -128,9 +131,9 @@ def side(problem: Problem, d: Decisions, name: str) -> Side:
         hfu=predicted.hfu,
         tokens_per_s_per_gpu=predicted.tokens_per_second_per_gpu,
         memory_gib=answer.memory_parts(predicted.memory),
-        fits=predicted.fits,
+        fits=float(predicted.memory.total) <= room,
         breakdown_s=predicted.breakdown,
-        price=problem.hardware[0].price,
+        price=pool.price,
     )
 
 

@@ -188,7 +188,8 @@ def chunks(instance: Instance, pp: int) -> list[int]:
 
 
 def zero_stages(instance: Instance, pp: int, shards: int) -> list[int]:
-    stages = [0] if shards == 1 else [0, 1] if pp > 1 else [0, 1, 2, 3]
+    beside_pipeline = [0, 1, 2] if instance.stack.data_parallel.reduces_by_round else [0, 1]
+    stages = [0] if shards == 1 else beside_pipeline if pp > 1 else [0, 1, 2, 3]
     return [zero for zero in stages if allowed(instance, "zero", zero)]
 
 

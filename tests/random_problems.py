@@ -250,6 +250,27 @@ def overlapping(random: Random) -> Instance:
     )
 
 
+def rounds(random: Random) -> Instance:
+    """Problems of a stack that shards gradients beside its pipelines, over networks of any speed."""
+    instance = problem(random, most_layers=10)
+    allowed = dict(instance.narrowing.allowed)
+    for name in ("pp", "vpp", "zero", "num_microbatches"):
+        allowed.pop(name, None)
+    for name, share, values in (
+        ("pp", 0.7, ((2,), (2, 3), (2, 3, 4), (1, 4))),
+        ("vpp", 0.5, ((2,), (2, 3), (1, 2, 4), (3, 4))),
+        ("zero", 0.5, ((2,), (1, 2), (0, 2), (2, 3))),
+    ):
+        if random.random() < share:
+            allowed[name] = random.choice(values)
+    slow = random.choice((0.01, 0.1, 1.0, 10.0))
+    pools = tuple(
+        replace(pool, fabric=replace(pool.fabric, nic=pool.fabric.nic * slow)) for pool in instance.pools
+    )
+    stack = load_stack("llama-3")
+    return replace(instance, pools=pools, narrowing=Narrowing(allowed), stack=stack)
+
+
 def sharing_alone(random: Random) -> Instance:
     """Problems of a stack that keeps smaller gradients of a single replica, whose ranks share the states."""
     instance = problem(random)

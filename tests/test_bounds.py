@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Layout, Oracle, all_splits, assignments, modes_of, scalar_rates, small_problem
-from random_problems import leading, overlapping, problem, sharing_alone, with_room
+from random_problems import leading, overlapping, problem, rounds, sharing_alone, with_room
 from searched import blank, execution, rows_of, values_of, written_down
 
 from costmodel.pipeline import plain_layers, stage_split
@@ -34,7 +34,7 @@ PIPELINE = ("pool", "executed", "tp", "cp", "ep", "etp", "micro_batch", "pp", "z
 GROUP = (*PIPELINE, "dp", "zero_scope")
 ROW = (*GROUP, "vpp", "variant")
 seeds = st.integers(0, 1 << 20)
-kinds = st.sampled_from((problem, leading, overlapping))
+kinds = st.sampled_from((problem, leading, overlapping, rounds))
 shares = st.sampled_from(SHARES)
 some = settings(max_examples=12, deadline=None, derandomize=True)
 many = settings(max_examples=25, deadline=None, derandomize=True)
@@ -133,7 +133,7 @@ def test_a_single_replica_may_need_less_memory_than_many() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [problem, leading, overlapping])
+@pytest.mark.parametrize("make", [problem, leading, overlapping, rounds])
 @pytest.mark.parametrize("block", range(10))
 def test_no_assignment_of_many_more_beats_a_bound(block: int, make: Make) -> None:
     wrong = []

@@ -411,6 +411,12 @@ def test_sharded_gradients_are_megatron_fsdp_with_several_queues(zero, strategy)
     assert "export CUDA_DEVICE_MAX_CONNECTIONS=1" in LAUNCHERS["megatron"](job(zero=1))["launch.sh"]
 
 
+@pytest.mark.parametrize("target", ["megatron", "bridge", "torchtitan", "deepspeed", "nanotron"])
+def test_no_target_shards_gradients_beside_a_pipeline(target):
+    with pytest.raises(CannotExport, match="ZeRO"):
+        LAUNCHERS[target](job(stack="llama-3", pp=2, zero=2))
+
+
 def test_gradients_dispatcher_and_fp8_follow_the_profile_that_priced_the_plan():
     def options(stack):
         of = job("qwen-3-30b-a3b", stack=stack, precision="fp8", ep=8)

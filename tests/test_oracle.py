@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from oracle import Answer, objective, scalar_step, small_problem, with_limits, within
-from random_problems import leading, overlapping, problem, with_memory
+from random_problems import leading, overlapping, problem, rounds, with_memory
 from searched import SAME, seconds_and_dollars, solved
 
 from planner.instance import Instance
@@ -140,4 +140,18 @@ def test_hidden_expert_traffic_leaves_the_optimum_that_of_brute_force(block: int
 def test_hidden_expert_traffic_leaves_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
     seeds = range(40_000 + block * BLOCK, 40_000 + (block + 1) * BLOCK)
     wrong = [line for seed in seeds for line in compare(seed, most=2000, make=overlapping)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_gradients_sharded_by_rounds_leave_the_optimum_that_of_brute_force(block: int) -> None:
+    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=rounds)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_gradients_sharded_by_rounds_leave_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
+    seeds = range(60_000 + block * BLOCK, 60_000 + (block + 1) * BLOCK)
+    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=rounds)]
     assert not wrong, "\n".join(wrong)

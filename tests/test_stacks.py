@@ -16,7 +16,8 @@ from costmodel.cards import load_card
 from costmodel.collectives import tensor_parallel_time
 from costmodel.host import host_time
 from costmodel.layer import layer_cost
-from costmodel.memory.states import local_parameters
+from costmodel.memory.activations import layer_bytes
+from costmodel.memory.states import local_parameters, state_bytes, states
 from costmodel.modules import MODULES
 from costmodel.pipeline import plain_layers, stage_split
 from costmodel.rates import stage_rates
@@ -195,6 +196,44 @@ def test_zero_2_of_paddle_reduces_gradients_every_micro_batch() -> None:
     )
     assert many > 8 * max(few, 0.0)
     assert many > 0
+
+
+def test_gradients_sharded_by_rounds_show_in_each_round_as_those_of_zero_1_in_the_one_there_is() -> None:
+    """A round is pp micro-batches of a chunk: m = pp is one round, m = 3*pp are three."""
+    run = on("llama-3", "H100", tp=8, pp=4, vpp=5, dp=16, zero=2, num_microbatches=4)
+    whole, gather = step(replace(run, zero=1)), float(step(run).data_parallel)
+
+    def reduces(m: int) -> float:
+        usual, sharded = (step(replace(run, zero=zero, num_microbatches=m)) for zero in (1, 2))
+        return float(sharded.compute - usual.compute)
+
+    assert reduces(4) == pytest.approx(float(whole.data_parallel) - gather, rel=0.05)
+    assert reduces(12) == pytest.approx(3 * reduces(4))
+    assert reduces(4) > 0
+
+
+def test_one_chunk_a_rank_is_one_round_a_step_and_no_memory_is_saved() -> None:
+    run = on("llama-3", "H100", tp=8, pp=4, vpp=1, dp=16, zero=1, num_microbatches=12)
+    assert seconds(replace(run, zero=2)) == pytest.approx(seconds(run))
+    one, two = (state_bytes(replace(run, zero=zero)) for zero in (1, 2))
+    np.testing.assert_allclose(two.kinds, one.kinds)
+
+
+@pytest.mark.parametrize("vpp", [2, 4, 8])
+def test_two_chunks_of_gradients_are_whole_where_they_are_sharded_by_rounds(vpp: int) -> None:
+    run = on("llama-3", "H100", tp=8, pp=4, vpp=vpp, dp=16, zero=2)
+    local = local_parameters(run).layers.kinds
+    expected = 4 * local * (1 / 16 + (1 - 1 / 16) * 2 / vpp)
+    np.testing.assert_allclose(states(run).gradients.kinds, expected)
+
+
+def test_norms_that_work_from_their_outputs_keep_no_inputs_but_for_recompute_of_the_outputs() -> None:
+    run = on("megatron-core", "H100")
+    lean = with_stack(run, "memory", norm_inputs=False)
+    saved = float(layer_bytes(run, "dense") - layer_bytes(lean, "dense"))
+    assert saved == 2 * 2 * run.architecture.hidden * float(run.tokens) / float(run.tp)
+    again = [replace(each, recompute_modules=frozenset({"layernorm"})) for each in (run, lean)]
+    assert layer_bytes(again[0], "dense") == layer_bytes(again[1], "dense")
 
 
 def test_a_checkpoint_that_stops_early_saves_the_last_linear() -> None:

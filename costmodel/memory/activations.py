@@ -79,12 +79,14 @@ def per_op_bytes(run: Run, kind: LayerKind) -> Column:
 def residual_bytes(run: Run) -> Column:
     """Inputs of the norms, i.e. layer input and mid residual: norms*2d a token; dropout masks 2d.
 
-    Sequence parallelism splits them. Source: Korthikanti et al. 2022, section 4.2.2.
+    Sequence parallelism splits them. Source: Korthikanti et al. 2022, section 4.2.2. A stack may do without
+    them (`norm_inputs`), or rebuild them.
     """
     a, p = run.architecture, run.stack.memory
     masks = 2 * a.hidden if p.dropout else 0
-    rebuilt = p.residuals_rebuilt and "layernorm" in run.recompute_modules
-    inputs = 0 if rebuilt else BF16 * a.norms_per_layer * a.hidden
+    again = "layernorm" in run.recompute_modules
+    needed = not p.residuals_rebuilt if again else p.norm_inputs
+    inputs = BF16 * a.norms_per_layer * a.hidden if needed else 0
     return (inputs + masks) * split_tokens(run)
 
 

@@ -19,6 +19,9 @@ from costmodel.parameters import (
 from costmodel.run import Column, Run
 from costmodel.stage import PerLayer
 
+WHOLE_CHUNKS = 2
+"""Chunks of a rank whose gradients are whole at a time, where they are sharded round by round."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalParameters:
@@ -83,9 +86,12 @@ def states(run: Run) -> States:
     p, local = run.stack.memory, local_parameters(run)
     optimizer = p.optimizer_bytes + p.partition_gradient_bytes
     weights = _on_gpu(run, local, weights=weight_bytes(run), table_weights=p.weight_bytes)
+    gradients = _on_gpu(run, local, gradients=gradient_bytes(run))
+    if run.stack.data_parallel.reduces_by_round:
+        gradients = add(gradients, _whole_gradients(run, local))
     return States(
         weights=add(weights, _gathered_for_pipeline(run, local)),
-        gradients=_on_gpu(run, local, gradients=gradient_bytes(run)),
+        gradients=gradients,
         optimizer=_on_gpu(run, local, optimizer=optimizer),
     )
 
@@ -104,6 +110,8 @@ def state_bytes(run: Run, local: LocalParameters | None = None) -> PerLayer:
         gradients=gradient_bytes(run),
         optimizer=p.optimizer_bytes + p.partition_gradient_bytes,
     )
+    if run.stack.data_parallel.reduces_by_round:
+        usual = add(usual, _whole_gradients(run, held))
     return add(usual, _gathered_for_pipeline(run, held)) if p.pipeline_gathered_bytes else usual
 
 
@@ -151,6 +159,19 @@ def _gathered_for_pipeline(run: Run, local: LocalParameters) -> PerLayer:
     each = np.where(gathers, run.stack.memory.pipeline_gathered_bytes, 0.0)
     shared = scaled(add(local.layers, local.vocabulary), each * (np.asarray(run.state_shards) > 1))
     return add(shared, scaled(local.experts, each * (np.asarray(run.expert_shards) > 1)))
+
+
+def _whole_gradients(run: Run, local: LocalParameters) -> PerLayer:
+    """Gradients that are not sharded yet where they are reduced by rounds: g*P_loc*min(1, 2/v)*(1 - 1/z).
+
+    Of the v chunks of a rank one accumulates, and the one before it is on its way: chunks are taken as equal.
+    """
+    chunks = np.minimum(1.0, WHOLE_CHUNKS / np.asarray(run.vpp, dtype=float))
+    each = np.where(run.in_rounds, gradient_bytes(run) * chunks, 0.0)
+    shared = scaled(add(local.layers, local.vocabulary), each * (1 - 1 / np.asarray(run.state_shards)))
+    if run.architecture.moe is None:
+        return shared
+    return add(shared, scaled(local.experts, each * (1 - 1 / np.asarray(run.expert_shards))))
 
 
 def _on_gpu(

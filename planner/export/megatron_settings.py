@@ -24,7 +24,7 @@ def settings(job: Job, target: str) -> dict[str, Settings]:
         "BATCH": batch(job),
         "RECOMPUTE": recompute(job, target),
         "PRECISION": precision(job, target),
-        "DATA_PARALLEL": data_parallel(job),
+        "DATA_PARALLEL": data_parallel(job, target),
         "OVERLAP": overlap(job, target),
         "LOSS": {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"},
     }
@@ -106,9 +106,15 @@ def precision(job: Job, target: str) -> Settings:
     return fp8
 
 
-def data_parallel(job: Job) -> Settings:
-    """ZeRO 1 is the distributed optimizer, 2 and 3 are Megatron-FSDP; an instance in each node, or one."""
+def data_parallel(job: Job, target: str) -> Settings:
+    """ZeRO 1 is the distributed optimizer, 2 and 3 are Megatron-FSDP; an instance in each node, or one.
+
+    Raises `CannotExport`.
+    """
     d, settings = job.decisions, Settings()
+    if d.zero >= SHARDED_GRADIENTS and d.pp > 1:
+        why = "Megatron-FSDP goes with tensor, context and expert parallelism"
+        raise CannotExport(target, "a pipeline with ZeRO", d.zero, why)
     if d.zero:
         settings["use_distributed_optimizer"] = True
     if job.instances > 1:

@@ -249,7 +249,7 @@ def chunks_at_least(rows: Pipelines) -> Array:
 
 def _bare_rates(book: KeyBook, groups: Groups, fewest: Array) -> StageRates:
     """Rates of rows whose layouts have `fewest` replicas or more, without the traffic of ZeRO 2 and 3."""
-    rates, pool = book.rates(groups, vpp=1), int(groups.pool[0])
+    rates, pool = book.least_rates(groups), int(groups.pool[0])
     run = run_of_rows(book.instance, pool, int(groups.variant[0]), replace(groups, dp=fewest), vpp=1)
     if book.instance.assume_mfu is None:
         cost = book.cost(groups)

@@ -78,7 +78,7 @@ def _may_fit(book: KeyBook, keys: Array, lengths: list[Lengths], zero: int, fill
         of = of[np.argsort(ranks[of], kind="stable")]
         rows, longest = groups.take(of), ranks[of]
         bare, lean = leanest(book, rows, family)
-        rates, variant = lean(book.rates(bare, vpp=1)), int(bare.variant[0])
+        rates, variant = lean(book.least_rates(bare)), int(bare.variant[0])
         run = run_of_rows(instance, pool, variant, replace(rows, dp=least[of]), vpp=1)
         rates = replace(rates, fixed_bytes=fixed_bytes(run), states=least_states(rates.states, run))
         fewest, recomputes = longest if filled else rows.m_low, stage_recompute(family) != "none"

@@ -45,7 +45,7 @@ def group_memory_bound(book: KeyBook, groups: Groups) -> Array:
         rows = groups.take(of)
         if (rows.variant == OPEN).any():
             bare, lean = leanest(book, rows, family)
-            may = np.flatnonzero(may_fit_rates(book, rows, lean(book.rates(bare, vpp=1)), family))
+            may = np.flatnonzero(may_fit_rates(book, rows, lean(book.least_rates(bare)), family))
             bound[of[may]] = _least_of_open(book, rows.take(may), family)
         else:
             bound[of] = _group_bound(book, rows, family)
@@ -66,7 +66,7 @@ def _least_of_open(book: KeyBook, rows: Groups, family: int) -> Array:
     """The bound of groups of one pool and family whose variant is open."""
 
     def fits(copies: Groups, which: Array) -> Array:
-        return may_fit_rates(book, copies, book.rates(copies, vpp=1), family)
+        return may_fit_rates(book, copies, book.least_rates(copies), family)
 
     def quickest(copies: Groups, which: Array) -> Array:
         nothing = np.zeros(len(copies))
@@ -83,7 +83,7 @@ def _group_bound(book: KeyBook, rows: Groups, family: int) -> Array:
     bound, mix = np.full(len(rows), np.inf), layer_mix(book.instance)
     if not len(rows):
         return bound
-    rates, pool = book.rates(rows, vpp=1), int(rows.pool[0])
+    rates, pool = book.least_rates(rows), int(rows.pool[0])
     # One or two chunks transfer least.
     interleaved = run_of_rows(book.instance, pool, int(rows.variant[0]), rows, vpp=2)
     steady = np.minimum(rates.p2p_steady, steady_transfer(interleaved, hop_time(interleaved)))

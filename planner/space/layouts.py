@@ -125,7 +125,7 @@ def zero_stages(
     """ZeRO stages of pipelines of pp stages of `ranks` = tp*cp, by whether there are ranks to shard over.
 
     All of these share the states. Without them there is only 0. With a pipeline, stages 2 and 3 would reduce
-    or gather for every micro-batch of every stage.
+    or gather for every micro-batch of every stage, unless the software reduces by rounds (stage 2).
     """
     permits = instance.narrowing.permits
     if not permits("zero_scope", "full"):
@@ -136,7 +136,8 @@ def zero_stages(
 def _launched(
     instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool, hidden: bool
 ) -> list[int]:
-    stages = (0,) if not replicas else (0, 1) if pp > 1 else (0, 1, 2, 3)
+    beside_pipeline = (0, 1, 2) if instance.stack.data_parallel.reduces_by_round else (0, 1)
+    stages = (0,) if not replicas else beside_pipeline if pp > 1 else (0, 1, 2, 3)
     layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas, "hidden": hidden}
     permits = instance.narrowing.permits
     return [z for z in stages if permits("zero", z) and launches_zero(instance, precision, z, **layout)]
