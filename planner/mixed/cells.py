@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.mixed.arrangement import Arrangement
+from planner.mixed.arrangement import Arrangement, alike
 from planner.mixed.bound import SURE
 from planner.mixed.decided import Decided
 from planner.mixed.economy import PairEconomy, Running
 from planner.mixed.layouts import cells_of, layouts
 from planner.mixed.schedules import LayoutBounds, loosely
+from planner.mixed.shortest import Shortest
 
 if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
 
 Array = NDArray[Any]
+PAIRS = 1 << 18
+"""Pairs of a cell and a key that are looked at together."""
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Cells:
     """Pairs of numbers of nodes of one arrangement's pools that are still open, the best bounds first."""
 
     arranged: Arrangement
+    shortest: Shortest
     running: Running
     bound: Array
     """Seconds a step of the largest batch, by cell."""
@@ -34,14 +38,17 @@ class Cells:
 
     @classmethod
     def of(cls, of: Arrangement) -> Cells:
-        """All cells of an arrangement, by the best key of each pool by itself."""
-        instance = of.instance
+        """All cells of an arrangement, by the best key of each."""
+        instance, shortest = of.instance, Shortest.of(of)
         running = Running.of(instance, of.both, cells_of(instance, of))
         cells = running.num_gpus.shape[1]
         tokens = np.full(cells, float(instance.max_batch * instance.seq_len))
         economy = loosely(instance, running.economy(instance, of.both, tokens))
-        bound = _least_seconds(of, running.num_gpus, _rank_seconds(of).min(axis=1), of.favour.min())
-        return cls(of, running, bound, economy, np.arange(cells))
+        bound, size = np.empty(cells), max(PAIRS // max(of.key.shape[1], 1), 1)
+        for at in range(0, cells, size):
+            gpus = running.num_gpus[:, at : at + size]
+            bound[at : at + size] = least_seconds(of, shortest, gpus).min(axis=1, initial=np.inf)
+        return cls(of, shortest, running, bound, economy, np.arange(cells))
 
     def open(self, search: MixedSearch) -> bool:
         """Whether any cell may hold something better; drops those that cannot."""
@@ -64,8 +71,7 @@ class Cells:
 
     def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array]:
         """Pairs of a cell and a key that may win."""
-        of, gpus = self.arranged, self.running.num_gpus[:, cells]
-        bound = _least_seconds(of, gpus[:, :, None], _rank_seconds(of)[:, None, :], of.favour)
+        bound = least_seconds(self.arranged, self.shortest, self.running.num_gpus[:, cells])
         at, key = (column.reshape(-1) for column in np.indices(bound.shape))
         some = search.wins(self.economy.take(cells[at]), bound.reshape(-1), self._decided(cells[at], key))
         return at[some], key[some]
@@ -74,17 +80,58 @@ class Cells:
         return Decided(self.arranged, self.running.num_gpus[:, cells], key)
 
 
-def _rank_seconds(of: Arrangement) -> Array:
-    """(2, keys) rank-seconds that a sequence takes on each pool."""
-    keys = of.keys
-    return of.seconds * keys.tp * keys.cp / keys.micro_batch
+def least_seconds(of: Arrangement, shortest: Shortest, gpus: Array) -> Array:
+    """Seconds that a step of the largest batch takes at least, by (cells, keys); `gpus` (2, cells).
 
-
-def _least_seconds(of: Arrangement, gpus: Array, rank_seconds: Array, favour: Array) -> Array:
-    """Seconds that a step of the largest batch takes at least, if no rank of either pool ever waits.
-
-    `gpus` of each pool in the first axis, as `rank_seconds`.
+    Pool i has K_i = n_i/(tp*cp) ranks, on which a micro-batch takes W_i seconds in all. If none ever waits
+    they do R = sum_i K_i/W_i micro-batches a second, or R/favour where each does what it is best at. But
+    pipelines wait: m micro-batches take (m + x*(p - 1))*W_i/p on one of p ranks, x the bubble.
     """
-    each = rank_seconds.reshape(2, *(1,) * (gpus.ndim - rank_seconds.ndim), *rank_seconds.shape[1:])
-    rate = (gpus / each).sum(axis=0) / favour
-    return of.instance.max_batch / rate * of.book.stragglers(gpus.sum(axis=0)) * SURE
+    keys, x = of.keys, of.instance.stack.pipeline.bubble
+    ranks = gpus[:, :, None] / (keys.tp * keys.cp)
+    rates = ranks / of.seconds[:, None, :]
+    batch = of.instance.max_batch / keys.micro_batch
+    busy = batch * of.favour / rates.sum(axis=0)
+    waits = _in_one_pipeline if of.form == "stages" else _in_a_pipeline_each
+    waiting = waits(of, shortest, ranks.sum(axis=0), rates, busy, batch)
+    least = busy + np.where(np.isfinite(waiting), x * waiting, np.inf)
+    return least * of.book.stragglers(gpus.sum(axis=0))[:, None] * SURE
+
+
+def _in_a_pipeline_each(
+    of: Arrangement, shortest: Shortest, ranks: Array, rates: Array, busy: Array, batch: Array
+) -> Array:
+    """Seconds of the bubble over x where each pool runs whole pipelines: (cells, keys), inf where none fit.
+
+    Replicas dp_i = K_i/p do m_i micro-batches each, sum_i dp_i*m_i of the batch. As (m_i + x(p-1))*W_i/p <= T
+    that is T*R >= batch + x*(1 - 1/p)*K. In pipelines that do not fill, m <= p - 1, each micro-batch takes
+    1 + x times as long: in those of both pools, or, if they may run different numbers of them, of either.
+    """
+    filled = (1 - 1 / shortest.filled) * ranks / batch
+    x = of.instance.stack.pipeline.bubble
+    # Where only a pool at the rate r waits: R/(R - x/(1 + x)*r) as long, in place of 1 + x.
+    lost = np.ones_like(busy)
+    if not alike(of):
+        slower = rates.min(axis=0) / (1 + x)
+        lost = slower / (rates.sum(axis=0) - x * slower)
+    unfilled = np.where(np.isfinite(shortest.unfilled), lost, np.inf)
+    return busy * np.minimum(np.where(np.isfinite(shortest.filled), filled, np.inf), unfilled)
+
+
+def _in_one_pipeline(
+    of: Arrangement, shortest: Shortest, ranks: Array, rates: Array, busy: Array, batch: Array
+) -> Array:
+    """The same where pipelines are over both pools.
+
+    m*T + x*(t - T) with the slowest rank's T >= busy/m, m = batch*p/K, and all ranks' t >= w, the work at
+    the quicker pool of each part: x*(w - busy/m), and more often than once for the largest batch where only
+    smaller ones leave pipelines unfilled.
+    """
+    work = of.parts.min(axis=0).sum(axis=-1)
+    each = busy * ranks / batch
+    filled = np.maximum(work - each / shortest.filled, 0.0)
+    unfilled = np.maximum(work - each / shortest.unfilled, 0.0) * np.maximum(1.0, batch / ranks)
+    return np.minimum(
+        np.where(np.isfinite(shortest.filled), filled, np.inf),
+        np.where(np.isfinite(shortest.unfilled), unfilled, np.inf),
+    )
