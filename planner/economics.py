@@ -104,7 +104,7 @@ class Economy:
         idle = self.total("cost", np.zeros(np.shape(self.rent)))
         return np.where(idle <= dollars, _until(dollars, self.rent), 0.0)
 
-    def longest(self, seconds: Any, cost: Any, energy: float = np.inf, carbon: float = np.inf) -> Array:
+    def longest(self, seconds: Any, cost: Any, energy: Any = np.inf, carbon: Any = np.inf) -> Array:
         """The longest step whose run takes at most so many seconds, and so much of the others, and has room.
 
         Of a committed window it only counts that the rent of the run itself is within `cost`.
@@ -115,7 +115,7 @@ class Economy:
         if self.required is not None:
             most = np.minimum(most, self.required.min(axis=1))
         for term, value in (("energy", energy), ("carbon", carbon)):
-            if np.isfinite(value):
+            if np.isfinite(value).any():
                 most = np.minimum(most, _until(value, self._meter(term)))
         return (most - self.fixed) / self.seconds_per_step
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner import economics
 from planner.economics import Economy
-from planner.instance import Instance
+from planner.instance import Instance, Term
 from planner.limits import most_of
 from planner.mixed.arrangement import mixed_families
 from planner.mixed.decided import Decided, MixedMask
@@ -90,18 +90,19 @@ class BestOfPairs(MixedSearch):
                 found |= open_ones & each.admits(of)
         return found
 
-    def longest(self, economy: Economy, of: Decided) -> float:
+    def longest(self, economy: Economy, of: Decided) -> Array:
         """A step beyond which a limit is broken, or the best plan of each question is better."""
-        most, first = most_of(self.goal.limits), self.goal.objective[0][0]
+        most: dict[Term, Any] = {**most_of(self.goal.limits)}
+        first = self.goal.objective[0][0]
         flat = first == "cost" and any(pool.committed for pool in self.instance.pools)
         if self.goal.lexicographic and not flat:
-            values = [
-                np.inf if each.achieved is None else float(each.achieved[0][0])
-                for each in self.asked
-                if each.admits(of)[0]
-            ]
-            most[first] = min(most[first], max(values, default=np.inf))
-        return float(economy.later(economy.longest(*most.values()), 1e-9)[0])
+            achieved = np.full(len(of), -np.inf)
+            for each in self.asked:
+                value = np.inf if each.achieved is None else float(each.achieved[0][0])
+                achieved = np.where(each.admits(of), np.maximum(achieved, value), achieved)
+            # A row that no question lets through is bounded by the limits alone.
+            most[first] = np.minimum(most[first], np.where(np.isneginf(achieved), np.inf, achieved))
+        return economy.later(economy.longest(*most.values()), 1e-9)
 
     def largest(self, of: Decided) -> Array:
         """For each question the largest number that it lets through."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
 
 Array = NDArray[Any]
-PAIRS = 1 << 18
-"""Pairs of a cell and a key that are looked at together."""
+PAIRS = 1 << 15
+"""Pairs of a cell and a key that are looked at together: their columns stay in cache."""
 
 
 @dataclass(slots=True)
@@ -44,10 +44,10 @@ class Cells:
         cells = running.num_gpus.shape[1]
         tokens = np.full(cells, float(instance.max_batch * instance.seq_len))
         economy = loosely(instance, running.economy(instance, of.both, tokens))
-        bound, size = np.empty(cells), max(PAIRS // max(of.key.shape[1], 1), 1)
-        for at in range(0, cells, size):
-            gpus = running.num_gpus[:, at : at + size]
-            bound[at : at + size] = least_seconds(of, shortest, gpus).min(axis=1, initial=np.inf)
+        bound = np.empty(cells)
+        for part in _parts(of, np.arange(cells)):
+            least = least_seconds(of, shortest, running.num_gpus[:, part])
+            bound[part] = least.min(axis=1, initial=np.inf)
         return cls(of, shortest, running, bound, economy, np.arange(cells))
 
     def open(self, search: MixedSearch) -> bool:
@@ -71,13 +71,24 @@ class Cells:
 
     def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array]:
         """Pairs of a cell and a key that may win."""
-        bound = least_seconds(self.arranged, self.shortest, self.running.num_gpus[:, cells])
-        at, key = (column.reshape(-1) for column in np.indices(bound.shape))
-        some = search.wins(self.economy.take(cells[at]), bound.reshape(-1), self._decided(cells[at], key))
+        longest, found = search.longest(self.economy.take(cells), self._decided(cells)), []
+        for part in _parts(self.arranged, np.arange(len(cells))):
+            bound = least_seconds(self.arranged, self.shortest, self.running.num_gpus[:, cells[part]])
+            # Most pairs are dismissed without a look at days and dollars.
+            at, key = np.nonzero(bound <= longest[part, None])
+            found.append((part[at], key, bound[at, key]))
+        at, key, bound = (np.concatenate(column) for column in zip(*found, strict=True))
+        some = search.wins(self.economy.take(cells[at]), bound, self._decided(cells[at], key))
         return at[some], key[some]
 
     def _decided(self, cells: Array, key: Array | None = None) -> Decided:
         return Decided(self.arranged, self.running.num_gpus[:, cells], key)
+
+
+def _parts(of: Arrangement, cells: Array) -> list[Array]:
+    """Cells that are looked at together with all keys."""
+    size = max(PAIRS // max(of.key.shape[1], 1), 1)
+    return np.split(cells, range(size, len(cells), size))
 
 
 def least_seconds(of: Arrangement, shortest: Shortest, gpus: Array) -> Array:

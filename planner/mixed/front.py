@@ -46,13 +46,13 @@ class FrontOfPairs(MixedSearch):
         least = np.concatenate([[np.inf], least])[place]
         return least > economy.total("cost", seconds) * (1 + 1e-9)
 
-    def longest(self, economy: Economy, of: Decided) -> float:
+    def longest(self, economy: Economy, of: Decided) -> Array:
         """A step beyond which a limit is broken, or some plan is as quick and as cheap."""
         most = economy.longest(*most_of(self.goal.limits).values())
         for seconds, dollars in zip(*self._achieved(), strict=True):
             either = np.maximum(economy.longest(seconds, np.inf), economy.longest(np.inf, dollars))
             most = np.minimum(most, either)
-        return float(economy.later(most, 1e-9)[0])
+        return economy.later(most, 1e-9)
 
     def keep(self, plan: MixedPlan, economy: Economy, of: Decided) -> None:
         """The plan is on the frontier now, and those that it dominates are not."""

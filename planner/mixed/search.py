@@ -69,8 +69,8 @@ class MixedSearch:
         """Whether rows with such bounds, or steps, are part of the answer as far as it is known."""
         raise NotImplementedError
 
-    def longest(self, economy: Economy, of: Decided) -> float:
-        """A step beyond which the only row of an economy is of no use."""
+    def longest(self, economy: Economy, of: Decided) -> Array:
+        """Steps beyond which rows are of no use."""
         raise NotImplementedError
 
     def keep(self, plan: MixedPlan, economy: Economy, of: Decided) -> None:
@@ -141,7 +141,7 @@ class MixedSearch:
         """A schedule's best plan of those that a rule lets through, kept if it may win."""
         at = np.array([index])
         economy, of = some.economy.take(at), some.decided.take(at)
-        stages = self._assigned(some, index, self.longest(economy, of), rule)
+        stages = self._assigned(some, index, float(self.longest(economy, of)[0]), rule)
         if stages is None:
             return None
         row = some.plan(index)
