@@ -230,7 +230,7 @@ class Search(Strict):
 def software_words(search: Search) -> list[str]:
     """Which software a framework's plans are priced as, where that is not what goes without saying."""
     rules = framework_of(search.framework)
-    if search.framework == FRAMEWORKS[0]:
+    if search.framework == FRAMEWORKS[0] and search.profile == DEFAULT_STACK:
         return []
     if rules is None:
         return [f"Plans are for any framework, and priced with the profile {search.profile}."]

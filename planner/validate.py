@@ -72,13 +72,18 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
         "chunks take all ranks equally long: as many layers each, but one fewer at an end": d.vpp == 1
         or keeps_step(chunks),
-        "ZeRO 2 and 3 are without a pipeline, unless the software shards gradients by rounds": d.zero < 2
+        "ZeRO 2 and 3 are without a pipeline, or ZeRO 2 by rounds of virtual stages": d.zero < 2
         or d.pp == 1
-        or (d.zero == 2 and problem.search.software.data_parallel.reduces_by_round),
+        or _in_rounds(problem, d),
         "states shared within a node are of ZeRO, and replicas fill nodes": d.zero_scope == "full"
         or (d.zero > 0 and _shares_by_node(pool.fabric.domain, d)),
     }
     return untrue(holds | shape_claims(problem, d))
+
+
+def _in_rounds(problem: Problem, d: Decisions) -> bool:
+    """Whether gradients are sharded beside a pipeline, a chunk's whenever the pipeline leaves it."""
+    return d.zero == 2 and d.vpp > 1 and problem.search.software.data_parallel.reduces_by_round
 
 
 def _shares_by_node(domain: int, d: Decisions) -> bool:

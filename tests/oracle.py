@@ -118,6 +118,10 @@ def layouts(instance: Instance) -> Iterator[Layout]:
             ):
                 if vpp > 1 and m % pp:
                     continue
+                if (
+                    zero > 1 and pp > 1 and vpp == 1
+                ):  # a chunk that the pipeline never leaves is never reduced
+                    continue
                 sizes = (index, tp, cp, pp, vpp, dp, ep, etp, micro_batch, m, zero)
                 bare = Layout(*sizes, zero_scope=scope)
                 if not scoped(instance, bare):

@@ -17,6 +17,7 @@ from random_problems import leading, overlapping, problem, rounds, sharing_alone
 from searched import blank, execution, rows_of, values_of, written_down
 
 from costmodel.pipeline import plain_layers, stage_split
+from costmodel.stack import load_stack
 from costmodel.stage import stage_memory, stage_time
 from costmodel.step import step_time
 from planner.bound.fit import may_fit
@@ -130,6 +131,17 @@ def test_a_single_replica_may_need_less_memory_than_many() -> None:
         oracle = small_problem(Random(seed), 300, sharing_alone)
         for share in SHARES:
             assert not all_beaten(oracle, tightened(oracle, share), know_memory=True), (seed, share)
+
+
+def test_a_rank_that_holds_a_layer_fewer_is_spared_bytes_before_any_layer_is_recomputed() -> None:
+    """7 layers on 2 x 2 chunks, 1, 2 | 2, 2, fit without recompute where 2, 2 | 2, 2 would not."""
+    oracle = small_problem(Random(94_003), 500, overlapping)
+    for stack in ("megatron-core", "llama-3"):
+        instance = replace(oracle.instance, stack=load_stack(stack))
+        of = Oracle.of(instance, 500, 10_000)
+        assert of is not None
+        for share in SHARES:
+            assert not all_beaten(of, tightened(of, share), know_memory=True), (stack, share)
 
 
 @pytest.mark.slow

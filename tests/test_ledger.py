@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Layout, Oracle, small_problem
-from random_problems import leading, overlapping, precise, problem, with_room
+from random_problems import leading, overlapping, precise, problem, rounds, with_room
 from searched import (
     Looks,
     blank,
@@ -37,7 +37,7 @@ from planner.space.layouts import Multiplicity
 KEY = ("pool", "executed", "tp", "cp", "ep", "etp", "micro_batch")
 PIPELINE = (*KEY, "pp", "zero", "filled")
 seeds = st.integers(0, 1 << 20)
-kinds = st.sampled_from((problem, leading, overlapping, precise))
+kinds = st.sampled_from((problem, leading, overlapping, precise, rounds))
 some = settings(max_examples=20, deadline=None, derandomize=True)
 Make = Callable[[Random], Instance]
 

@@ -80,14 +80,15 @@ def residual_bytes(run: Run) -> Column:
     """Inputs of the norms, i.e. layer input and mid residual: norms*2d a token; dropout masks 2d.
 
     Sequence parallelism splits them. Source: Korthikanti et al. 2022, section 4.2.2. A stack may do without
-    them (`norm_inputs`), or rebuild them.
+    those of norms in front of GEMMs (`norm_inputs`), or rebuild all of them.
     """
     a, p = run.architecture, run.stack.memory
-    masks = 2 * a.hidden if p.dropout else 0
-    again = "layernorm" in run.recompute_modules
-    needed = not p.residuals_rebuilt if again else p.norm_inputs
-    inputs = BF16 * a.norms_per_layer * a.hidden if needed else 0
-    return (inputs + masks) * split_tokens(run)
+    masks, kept = 2 * a.hidden if p.dropout else 0, a.norms_per_layer
+    if "layernorm" in run.recompute_modules:
+        kept = 0 if p.residuals_rebuilt else kept
+    elif not p.norm_inputs:
+        kept -= norms_before(run)
+    return (BF16 * kept * a.hidden + masks) * split_tokens(run)
 
 
 def norm_output_bytes(run: Run, kind: LayerKind) -> Column:

@@ -56,9 +56,9 @@ class MemoryProfile(BaseModel):
     residuals_rebuilt: bool = False
     """Recompute of `layernorm` rebuilds the norms' inputs as well."""
     norm_inputs: bool = True
-    """Norms keep their inputs. If not, their backward pass works from their outputs, which the GEMM behind
-    keeps in any case (NVIDIA Apex, `memory_efficient` of its fused norms); recompute of `layernorm` needs the
-    inputs all the same."""
+    """Norms in front of GEMMs keep their inputs. If not, their backward pass works from their outputs, which
+    the GEMM keeps in any case (NVIDIA Apex, `memory_efficient` of its fused norms); recompute of `layernorm`
+    needs the inputs all the same."""
     unfused_glu: bool = False
     """The gate activation's output is kept beside the product."""
     extra_bytes_sharded: NonNegativeFloat = 0.0

@@ -122,9 +122,11 @@ class RankRoom:
 
     def least_recomputed(self, wanted: float) -> Array:
         """Least number of layers that must be recomputed for all to fit: (rows,)."""
-        exists = self.extent.exists
-        free = np.where(exists, np.maximum(-self.base / self.need, 0.0), 0.0).sum(axis=-1)
-        short = wanted - free
+        exists, free = self.extent.exists, -self.base / self.need
+        if self.short.any():  # a rank that holds fewer than it could is spared bytes
+            fewer = np.minimum((self.short - self.base) / self.need, self.extent.most - 1)
+            free = np.where(self.short > 0, np.maximum(free, fewer), free)
+        short = wanted - np.where(exists, np.maximum(free, 0.0), 0.0).sum(axis=-1)
         if not (short > 0).any():
             return np.zeros(len(free))
         price = np.divide(self.need, self.saved, out=np.zeros(exists.shape), where=self.saved > 0)

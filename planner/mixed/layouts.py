@@ -145,7 +145,8 @@ def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
 def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
     """The rows with each ZeRO stage: 0 and, where there are ranks to shard over, 1.
 
-    Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers. Where
+    Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers, or go with
+    virtual stages (`in_chunks`). Where
     weights are kept in FP8 a framework may have no stage 0.
     """
     parts, precision, permits = [], of.both[0].precision, instance.narrowing.permits

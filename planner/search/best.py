@@ -272,15 +272,10 @@ class Choices:
 
 
 def plainness(table: Table, index: Array) -> Array:
-    """The plainer of rows that are equally good.
-
-    None recomputes modules for nothing, nor interleaves, nor shards gradients of the only chunk of a rank,
-    which are whole until the last micro-batch in any case.
-    """
+    """The plainer of rows that are equally good: none recomputes modules for nothing, nor interleaves."""
     rows = table.rows.rows.take(index)
     again = np.isin(rows.family, (ALL, SELECTIVE, HIDDEN_SELECTIVE))
-    whole = (rows.zero > 1) & (rows.pp > 1) & (rows.vpp == 1)
-    return ((again * VARIANTS + rows.hidden) * rows.vpp.max(initial=1) + rows.vpp) * 2 + whole
+    return (again * VARIANTS + rows.hidden) * rows.vpp.max(initial=1) + rows.vpp
 
 
 def reached(table: Table, value: float) -> Keys | None:

@@ -26,7 +26,7 @@ from planner.search.roomy import least_states, may_have_room
 from planner.search.rows import memory_limit
 from planner.space.columns import FULL, NODE, Groups, Pipelines, families, values_of
 from planner.space.counting import Places
-from planner.space.layouts import microbatch_range_filled, pipeline_zero_stages
+from planner.space.layouts import in_chunks, microbatch_range_filled, pipeline_zero_stages
 from planner.space.recompute import ALL, HIDDEN, OPEN, stage_recompute
 from planner.space.runs import run_of_rows
 
@@ -136,15 +136,15 @@ def _values(
 ) -> Array:
     """(values, 3) pp, ZeRO stage and whether it fills, of the pipelines of a layer key."""
     # All pipelines of more than one stage have the same ZeRO stages.
-    precision = instance.pools[pool].precision
+    precision, chunked = instance.pools[pool].precision, in_chunks(instance)
     alone, more = (pipeline_zero_stages(instance, precision, ranks, pp, hidden=hidden) for pp in (1, 2))
     values = [
         (pp, zero, fills)
         for pp in pps
         for zero in (alone if pp == 1 else more)
         for fills in filled
-        # Hidden traffic needs virtual stages, and those a pipeline that fills.
-        if fills or (pp > 1 and not hidden)
+        # Hidden traffic needs virtual stages, as do some ZeRO stages, and those a pipeline that fills.
+        if fills or (pp > 1 and not hidden and zero not in chunked)
     ]
     return np.array(values, dtype=np.int64).reshape(-1, 3)
 
@@ -243,8 +243,8 @@ def _least_of_open(book: KeyBook, groups: Groups, fewest: Array, family: int) ->
 
 
 def chunks_at_least(rows: Pipelines) -> Array:
-    """Chunks of a rank at least: where the experts' traffic is hidden pipelines are interleaved."""
-    return np.where(rows.hidden & (rows.pp > 1), 2, 1)
+    """Chunks of a rank at least: pipelines with hidden traffic or with ZeRO 2 are interleaved."""
+    return np.where((rows.hidden | (rows.zero > 1)) & (rows.pp > 1), 2, 1)
 
 
 def _bare_rates(book: KeyBook, groups: Groups, fewest: Array) -> StageRates:

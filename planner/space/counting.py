@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.instance import Instance
 from planner.space.columns import Array, LayerKeys, Pipelines, values_of
-from planner.space.layouts import Layouts, Multiplicity, fills_nodes, microbatch_range
+from planner.space.layouts import SHARINGS, Layouts, Multiplicity, fills_nodes, microbatch_range
 
 Places = dict[tuple[int, int], Layouts]
 """Layouts by pool and tp x cp."""
@@ -34,7 +34,7 @@ class Counter:
         return self._known[key]
 
     def _schedules(
-        self, pool: int, ranks: int, experts: int, micro_batch: int, hidden: int, filled: int
+        self, pool: int, ranks: int, experts: int, micro_batch: int, chunked: int, filled: int
     ) -> Array:
         """Values of vpp and of the number of micro-batches, by layout.
 
@@ -43,13 +43,13 @@ class Counter:
         layout = self.layouts[pool, ranks]
         if experts > 1:
             fits = (ranks * layout.dp) % experts == 0
-            return fits * self._once(self._schedules, pool, ranks, 1, micro_batch, hidden, filled)
+            return fits * self._once(self._schedules, pool, ranks, 1, micro_batch, chunked, filled)
         low, high = microbatch_range(self.instance, np.array(micro_batch), layout.dp)
         if filled == 1:
             low = np.maximum(low, layout.pp)
         elif filled == 0:
             high = np.minimum(high, layout.pp - 1)
-        number = self.many.schedules(layout.pp, low, high, micro_batch * layout.dp, hidden)
+        number = self.many.schedules(layout.pp, low, high, micro_batch * layout.dp, chunked)
         return number * (low <= high)
 
     def _nodes(self, pool: int, ranks: int, cp: int) -> Array:
@@ -57,11 +57,11 @@ class Counter:
         domain = self.instance.pools[pool].fabric.domain
         return fills_nodes(domain, ranks // cp, cp, 1, self.layouts[pool, ranks].dp)
 
-    def _stages(self, pool: int, hidden: int, ranks: int, cp: int, whole: int) -> Array:
+    def _stages(self, chunked: int, pool: int, hidden: int, ranks: int, cp: int, whole: int) -> Array:
         """Values of the ZeRO stage and its scope, by layout; `whole`: domains hold experts' groups."""
         layout = self.layouts[pool, ranks]
         nodes = self._once(self._nodes, pool, ranks, cp) * whole
-        return self.many.stages(pool, hidden, ranks, layout.pp, cp * layout.dp, nodes)
+        return self.many.stages(chunked, pool, hidden, ranks, layout.pp, cp * layout.dp, nodes)
 
     def _scopes(self, pool: int, ranks: int, cp: int, whole: int, sharing: int) -> Array:
         """Values of the scope that a pipeline's ZeRO stage (or none) has, by layout."""
@@ -92,24 +92,25 @@ class Counter:
     def totals_by_gpus(self, of: tuple[int, ...], filled: int = -1) -> tuple[Array, Array]:
         """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
         pool, ranks, experts, micro_batch, cp, hidden = of
-        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, filled)
-        order = self._once(self._by_gpus, pool, ranks)
-        whole = self._whole(pool, experts)
-        each = (number * self._once(self._stages, pool, hidden, ranks, min(cp, 2), whole))[order]
-        return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each)])
+        order, whole = self._once(self._by_gpus, pool, ranks), self._whole(pool, experts)
+        each = np.zeros(len(order), dtype=np.int64)
+        for chunked in values_of(self.many.in_chunks.astype(np.int64)):
+            number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden | chunked, filled)
+            each += number * self._once(self._stages, chunked, pool, hidden, ranks, min(cp, 2), whole)
+        return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each[order])])
 
-    def totals_by_pp(self, of: tuple[int, ...], sharing: int, filled: int) -> Array:
+    def totals_by_pp(self, of: tuple[int, ...], kind: int) -> Array:
         """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""
         pool, ranks, experts, micro_batch, cp, hidden = of
-        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden, filled)
+        (chunked, sharing), filled = divmod(kind // 2, SHARINGS), kind % 2
+        number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden | chunked, filled)
         whole = self._whole(pool, experts)
         each = number * self._once(self._scopes, pool, ranks, min(cp, 2), whole, sharing)
         return np.concatenate([[0], np.cumsum(each)])
 
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
         """Valid candidates of each pipeline on `at_least` GPUs or more."""
-        number = np.zeros(len(rows), dtype=np.int64)
-        kind = self.many.sharing[rows.zero] * 2 + rows.filled
+        number, kind = np.zeros(len(rows), dtype=np.int64), self.many.kinds[rows.zero] * 2 + rows.filled
         for of, some in classes(rows):
             layout, pp = self.layouts[of[0], of[1]], rows.pp[some]
             # Layouts of one pp lie together, by dp: those with enough replicas are the last ones.
@@ -118,7 +119,7 @@ class Counter:
             last = layout.start[pp + 1]
             for value in values_of(kind[some]):
                 this = np.flatnonzero(kind[some] == value)
-                total = self.totals_by_pp(of, value // 2, value % 2)
+                total = self.totals_by_pp(of, value)
                 number[some[this]] = total[last[this]] - total[first[this]]
         return number * rows.modes
 

@@ -125,7 +125,7 @@ def zero_stages(
     """ZeRO stages of pipelines of pp stages of `ranks` = tp*cp, by whether there are ranks to shard over.
 
     All of these share the states. Without them there is only 0. With a pipeline, stages 2 and 3 would reduce
-    or gather for every micro-batch of every stage, unless the software reduces by rounds (stage 2).
+    or gather for every micro-batch of every stage, unless the software reduces by rounds (`in_chunks`).
     """
     permits = instance.narrowing.permits
     if not permits("zero_scope", "full"):
@@ -133,11 +133,20 @@ def zero_stages(
     return _launched(instance, precision, ranks, pp, replicas=replicas, hidden=hidden)
 
 
+def in_chunks(instance: Instance) -> tuple[int, ...]:
+    """ZeRO stages that pipelines have with virtual stages only.
+
+    Gradients that are reduced by rounds are those of a chunk, which the pipeline leaves and comes back to; of
+    the only chunk of a rank they are whole until the last micro-batch, as with ZeRO 1.
+    """
+    return (2,) if instance.stack.data_parallel.reduces_by_round else ()
+
+
 def _launched(
     instance: Instance, precision: str, ranks: int, pp: int, *, replicas: bool, hidden: bool
 ) -> list[int]:
-    beside_pipeline = (0, 1, 2) if instance.stack.data_parallel.reduces_by_round else (0, 1)
-    stages = (0,) if not replicas else beside_pipeline if pp > 1 else (0, 1, 2, 3)
+    stages = (0, 1, *in_chunks(instance)) if pp > 1 else (0, 1, 2, 3)
+    stages = stages if replicas else (0,)
     layout = {"split": ranks > 1, "pipeline": pp > 1, "replicas": replicas, "hidden": hidden}
     permits = instance.narrowing.permits
     return [z for z in stages if permits("zero", z) and launches_zero(instance, precision, z, **layout)]
@@ -194,7 +203,8 @@ def expand(instance: Instance, rows: Groups) -> Candidates:
     for pp in values_of(rows.pp):
         every = np.flatnonzero(rows.pp == pp)
         for vpp in chunk_counts(instance, pp):
-            part = every[~rows.hidden[every]] if vpp == 1 < pp else every
+            chunked = rows.hidden[every] | np.isin(rows.zero[every], in_chunks(instance))
+            part = every[~chunked] if vpp == 1 < pp else every
             step = pp if vpp > 1 else 1
             low, high = -(-rows.m_low[part] // step) * step, rows.m_high[part] // step * step
             ranges = ((low, high),)
@@ -231,17 +241,19 @@ class Multiplicity:
     """How many candidates a layout stands for, by tables over pp: what `expand` would write down."""
 
     plain: Array
-    """(2, layers + 1) 1 if vpp = 1 is allowed, by whether the experts' traffic is hidden: pipelines then need
-    virtual stages."""
+    """(2, layers + 1) 1 if vpp = 1 is allowed, by whether pipelines need virtual stages: where the experts'
+    traffic is hidden, and with the ZeRO stages `in_chunks`."""
     interleaved: Array
     """(layers + 1,) allowed values of vpp beyond 1."""
     zero: Array
-    """(pools, 2, 2, 2, 2) ZeRO stages by whether the experts' traffic is hidden, whether tp*cp > 1, whether
-    pp > 1, whether there are ranks to shard over."""
+    """(2, pools, 2, 2, 2, 2) ZeRO stages, those `in_chunks` apart from the others, by whether the experts'
+    traffic is hidden, whether tp*cp > 1, whether pp > 1, whether there are ranks to shard over."""
     unsharded: Array
     """(pools, 2, 2, 2) the same whatever is hidden, whether stage 0 is one of them."""
     node: Array
-    """(pools, 2, 2, 2) ZeRO stages within nodes by what is hidden, whether tp*cp > 1, whether pp > 1."""
+    """(2, pools, 2, 2, 2) ZeRO stages within nodes by what is hidden, whether tp*cp > 1, whether pp > 1."""
+    in_chunks: Array
+    """(4,) of each ZeRO stage, whether it is `in_chunks`."""
     sharing: Array
     """(4,) of each ZeRO stage UNSHARED, or who may share its states: ALL_RANKS, BY_NODE or EITHER."""
     spans: tuple[tuple[Span, Span], ...] | None
@@ -262,18 +274,34 @@ class Multiplicity:
         ]
         plain = np.array([int(1 in c) for c in chunks])
         named = any(instance.narrowing.narrows(name) for name in ("num_microbatches", "global_batch"))
+        apart = in_chunks(instance)
+
+        def counted(every: list[list[int]]) -> Array:
+            """Of (2, ...) how many are not `in_chunks`, and how many are."""
+            among = [sum(zero in apart for zero in of) for of in every]
+            return np.array([[len(of) for of in every], among]) - np.array([among, [0] * len(every)])
+
         return cls(
             np.stack([plain, plain * (np.arange(len(plain)) <= 1)]),
             np.array([sum(1 for v in c if v > 1) for c in chunks]),
-            np.array([len(of) for of in stages]).reshape(-1, 2, 2, 2, 2),
+            counted(stages).reshape(2, -1, 2, 2, 2, 2),
             np.array([0 in of for of in stages]).reshape(-1, 2, 2, 2, 2)[:, 0],
-            np.array([len(of) for of in within]).reshape(-1, 2, 2, 2),
+            counted(within).reshape(2, -1, 2, 2, 2),
+            np.isin(np.arange(4), apart),
             np.array([UNSHARED, *(_sharing(instance, zero) for zero in (1, 2, 3))]),
             tuple(product(microbatch_spans(instance), batch_spans(instance))) if named else None,
         )
 
-    def schedules(self, pp: Array, low: Array, high: Array, sequences: Array, hidden: Array | int) -> Array:
-        """Values of vpp x numbers of micro-batches from `low` to `high`, of so many sequences each."""
+    @property
+    def kinds(self) -> Array:
+        """(4,) of each ZeRO stage what the number of its candidates hangs on: `in_chunks` and `sharing`."""
+        return self.in_chunks * SHARINGS + self.sharing
+
+    def schedules(self, pp: Array, low: Array, high: Array, sequences: Array, chunked: Array | int) -> Array:
+        """Values of vpp x numbers of micro-batches from `low` to `high`, of so many sequences each.
+
+        `chunked`: pipelines need virtual stages.
+        """
         single, several = np.zeros_like(low), np.zeros_like(low)
         parts = (
             [(low, high)] if self.spans is None else [clipped(low, high, sequences, *of) for of in self.spans]
@@ -281,13 +309,13 @@ class Multiplicity:
         for first, last in parts:
             single += np.maximum(last - first + 1, 0)
             several += np.maximum(last // pp - -(-first // pp) + 1, 0)
-        return self.plain[np.asarray(hidden, dtype=np.int64), pp] * single + self.interleaved[pp] * several
+        return self.plain[np.asarray(chunked, dtype=np.int64), pp] * single + self.interleaved[pp] * several
 
     def stages(
-        self, pool: int, hidden: int, ranks: Array | int, pp: Array, shards: Array, nodes: Array
+        self, chunked: int, pool: int, hidden: int, ranks: Array | int, pp: Array, shards: Array, nodes: Array
     ) -> Array:
-        """Values of the ZeRO stage and of its scope; `nodes` as of `fills_nodes`."""
-        of = pool, hidden, _above_one(ranks), _above_one(pp)
+        """Values of the ZeRO stage, `in_chunks` or not, and of its scope; `nodes` as of `fills_nodes`."""
+        of = chunked, pool, hidden, _above_one(ranks), _above_one(pp)
         return self.zero[(*of, _above_one(shards))] + self.node[of] * nodes
 
     def shares(
@@ -321,5 +349,6 @@ class Multiplicity:
             step = np.where(rows.vpp > 1, rows.pp, 1)
             number = (rows.m_high - rows.m_low) // step + 1
         else:
-            number = self.schedules(rows.pp, rows.m_low, rows.m_high, rows.micro_batch * rows.dp, rows.hidden)
+            chunked = rows.hidden | self.in_chunks[rows.zero]
+            number = self.schedules(rows.pp, rows.m_low, rows.m_high, rows.micro_batch * rows.dp, chunked)
         return number * rows.modes

@@ -37,20 +37,20 @@ class Totals:
     of_keys: Array
     """(keys,) where a key's totals begin in `by_gpus`."""
     by_pp: Array
-    """Over layouts in the order of (pp, dp), for each (`Multiplicity.sharing`, filled or not) there is."""
+    """Over layouts in the order of (pp, dp), for each (`Multiplicity.kinds`, filled or not) there is."""
     of_pipelines: Array
-    """(keys, 2 * SHARINGS) where the totals of a key's pipelines begin in `by_pp`."""
+    """(keys, 4 * SHARINGS) where the totals of a key's pipelines begin in `by_pp`."""
 
     @classmethod
     def of(cls, counter: Counter, keys: LayerKeys) -> Totals | None:
         """Of all keys of a search; None where that would be too much to keep."""
         groups, places = classes(keys), list(counter.layouts)
-        kinds = [2 * of + filled for of in values_of(counter.many.sharing) for filled in (0, 1)]
+        kinds = [2 * of + filled for of in values_of(counter.many.kinds) for filled in (0, 1)]
         each = sum(len(counter.layouts[of[0], of[1]].pp) + 1 for of, _ in groups)
         if each * (1 + len(kinds)) > MOST:
             return None
         place, of_keys = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
-        of_pipelines, by_gpus, by_pp = np.zeros((len(keys), 2 * SHARINGS), dtype=np.int64), [], []
+        of_pipelines, by_gpus, by_pp = np.zeros((len(keys), 4 * SHARINGS), dtype=np.int64), [], []
         ends = [0, 0]
         for of, rows in groups:
             place[rows], of_keys[rows] = places.index((of[0], of[1])), ends[0]
@@ -58,7 +58,7 @@ class Totals:
             ends[0] += len(by_gpus[-1])
             for column in kinds:
                 of_pipelines[rows, column] = ends[1]
-                by_pp.append(counter.totals_by_pp(of, column // 2, column % 2))
+                by_pp.append(counter.totals_by_pp(of, column))
                 ends[1] += len(by_pp[-1])
         empty = np.empty(0, dtype=np.int64)
         layouts = counter.layouts.values()
@@ -111,7 +111,7 @@ class LookedUp(Counter):
     def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
         """`Counter.pipelines`."""
         of, place = self.totals, self.totals.place[rows.key]
-        start = of.of_pipelines[rows.key, 2 * self.many.sharing[rows.zero] + rows.filled]
+        start = of.of_pipelines[rows.key, 2 * self.many.kinds[rows.zero] + rows.filled]
         code = rows.pp * PP - (-at_least // (of.ranks[rows.key] * rows.pp))
         first = self.first[place, rows.pp - 1]
         for number, known in enumerate(of.codes):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 from planner import yaml_file
@@ -45,8 +46,14 @@ class Point:
 
     @property
     def id(self) -> str:
-        """What tells what-ifs of a problem apart, whatever sweep they are part of."""
-        text = json.dumps([self.scenario, [list(pair) for pair in self.overrides]], sort_keys=True)
+        """What tells what-ifs of a problem apart, whatever sweep they are part of.
+
+        Whatever comes first as well, unless one key changes what lies below another.
+        """
+        keys, pairs = [key for key, _ in self.overrides], list(self.overrides)
+        if not any(key != of and key.startswith(f"{of}.") for key in keys for of in keys):
+            pairs.sort(key=itemgetter(0))
+        text = json.dumps([self.scenario, pairs], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
