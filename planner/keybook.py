@@ -122,7 +122,7 @@ class KeyBook:
         return assumed_rates(rates, run, self.instance.assume_mfu, self.instance.nominal_parameters)
 
     def least_rates(self, rows: Groups) -> StageRates:
-        """Rates of groups, none above those of any number of chunks; but transfers are those of one chunk."""
+        """Rates of groups, none above those with any number of chunks; but transfers are those of one."""
         rates = self.rates(rows, vpp=1)
         if not self.instance.stack.data_parallel.reduces_by_round:
             return rates

@@ -2,8 +2,8 @@
 
 Every step drops only what a lower bound shows to be no better than what was found so far:
 
-    cells       nodes of each pool, by what both can do at most with the best layer key each
-    keys        of a cell, by what both can do at most with that key
+    cells       nodes of each pool, by what both can do at most with the best layer key
+    keys        of a cell, by what both can do at most with that key in the shortest pipelines that have room
     layouts     of a cell and a key: pipelines, replicas, ZeRO stage, by bubble, transfers and memory
     schedules   of a layout: numbers of micro-batches, exactly what is left of them
     stages      of a schedule, by CP-SAT
