@@ -13,6 +13,7 @@ from planner.choose import conflict
 from planner.frameworks.table import ANY
 from planner.instance import Instance
 from planner.looser import looser, value_of_single
+from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
     Optimum,
@@ -26,7 +27,14 @@ from planner.search import Goal, Table, goal_of
 from planner.search.choice import limits_on_columns
 from planner.solution import Conflict
 from planner.space.recompute import recompute_families
-from planner.ways_out import another_framework, less_headroom, less_sure, more_nodes, moved_limits
+from planner.ways_out import (
+    another_framework,
+    another_framework_and_limit,
+    less_headroom,
+    less_sure,
+    more_nodes,
+    moved_limits,
+)
 
 Array = NDArray[Any]
 Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
@@ -44,6 +52,10 @@ def infeasible(instance: Instance) -> Conflict:
     limits = conflicting(instance)
     if FRAMEWORK in limits:
         moves += another_framework(instance)
+    if keys := [key for key in keys_of(instance) if key in limits]:
+        moves += other_values(instance, keys)
+    if not moves:
+        moves += fewer_keys(instance) if keys else another_framework_and_limit(instance)
     return Conflict(limits=limits, relaxations=tuple(moves))
 
 
@@ -65,6 +77,8 @@ def conflicting(
     if (any_framework or (given and named)) and possible(free, free.limits, find):
         return smallest(named, without_any(instance, find))
     if any_framework:
+        if keys := keys_in_conflict(free, smallest):
+            return keys
         return (obstacle(lambda change: possible(change(free), free.limits, find)),)
     free = without(instance, [FRAMEWORK])
     if possible(free, free.limits, find):
@@ -93,6 +107,8 @@ def with_the_framework(instance: Instance, find: Optimum) -> tuple[str, ...]:
     roomy = without_memory_limit(instance)
     if not kept and possible(roomy, roomy.limits, find):
         return ("memory", FRAMEWORK)
+    if not kept:
+        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)), smallest)
     return (*kept, FRAMEWORK)
 
 

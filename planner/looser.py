@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import floor, log10
+from functools import partial
+from math import ceil, floor, log10
 from typing import Any, TypeVar
 
 from costmodel.flops import model_flops_per_token
@@ -18,10 +19,18 @@ from planner.variants import decided
 
 P = TypeVar("P")
 
-HALVINGS = 8
-"""Of the way from what is required of a prediction to what the fastest plan without it has."""
+PROBES = 24
+"""Searches for the nearest value at most; a bracket from 1 to 10^12 takes 17 without luck."""
+DECADE = 9000
+"""Numbers of four digits from one power of ten up to the next."""
+SLACK = 1e-6
+"""Share by which a plan has to be within a limit that is said without a search: bytes are rounded in one."""
+SAME = 1e-12
+"""Numbers this near to one of four digits are that number."""
 Find = Callable[[Instance, Limits], "P | None"]
 """How a plan within limits is found: `relaxed.fastest`."""
+Reached = Callable[[Instance], Any]
+"""What the plan that is found for an instance has of a quantity; None if there is no plan."""
 
 
 def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
@@ -48,45 +57,80 @@ def looser(
 
     `value_of` reads a decision or a prediction of a plan that is found, by the word of requirements.
     """
+
+    def value(name: str, changed: Instance) -> Any:
+        plan = find(changed, changed.limits)
+        return None if plan is None else value_of(changed, plan, name)
+
     moves = []
     for of in requirements_of(instance):
-        free = without_requirements(instance, [of.text])
-        plan = find(free, free.limits)
-        if plan is not None:
-            moves.append(moved(instance, of, value_of(free, plan, of.name), find))
+        reached = partial(value, of.name)
+        found = reached(without_requirements(instance, [of.text]))
+        if found is not None:
+            moves.append(moved(instance, of, found, reached))
     return moves
 
 
-def moved(instance: Instance, of: Requirement, found: Any, find: Find[P]) -> Relaxation:
+def moved(instance: Instance, of: Requirement, found: Any, reached: Reached) -> Relaxation:
     """The nearest value with which there is a plan, where values have an order; `found` is one that does."""
     if of.operator in ("==", "!=", "in"):
         text = f"without {of.text} a plan is possible: the fastest has {of.name} {found}"
         return Relaxation(limit=of.text, **{"from": of.text}, to=f"{of.name} {found}", text=text)
-    near = replace(of, operator=of.operator[0] + "=", values=(nearest_value(instance, of, found, find),))
+    near = not_strict(of, nearest_value(instance, of, found, reached))
     text = f"{near.text} instead of {of.text} makes a plan possible"
     return Relaxation(limit=of.text, **{"from": of.text}, to=near.text, text=text)
 
 
-def nearest_value(instance: Instance, of: Requirement, found: Any, find: Find[P]) -> Any:
-    """By bisection: what is looser than a value with which there is a plan has one too."""
+def nearest_value(instance: Instance, of: Requirement, found: Any, reached: Reached) -> Any:
+    """The tightest whole number, or number of four digits, with which there is a plan.
+
+    By bisection between the value that leaves none and what a plan is known to have: what is looser than a
+    value with which there is a plan has one too. Each plan that is found may have a tighter value than was
+    asked for, and that one is then known too.
+    """
     whole, up = of.name not in QUANTITIES, of.operator[0] == "<"
-    low, high = of.value, found if whole else loosened(found, up)
-
-    def possible(value: Any) -> bool:
-        other = replace(of, operator=of.operator[0] + "=", values=(value,))
-        rest = [other if each == of else each for each in requirements_of(instance)]
-        changed = with_requirements(instance, rest)
-        return find(changed, changed.limits) is not None
-
-    for _ in range(64 if whole else HALVINGS):
-        middle = (low + high) // 2 if whole else loosened((low + high) / 2, up)
+    tighter = -1 if up else 1
+    low = of.value if whole else place(of.value, not up)
+    low += tighter * (of.operator in ("<", ">"))
+    high = found if whole else place_within(found, up)
+    for _ in range(PROBES):
+        middle = (low + high) // 2
         if middle in (low, high):
             break
-        low, high = (low, middle) if possible(middle) else (middle, high)
-    return high
+        value = reached(requiring(instance, of, middle if whole else number_at(middle)))
+        if value is None:
+            low = middle
+        else:
+            has = value if whole else place_within(value, up)
+            high = min(middle, has) if up else max(middle, has)
+    return high if whole else number_at(high)
 
 
-def loosened(value: float, up: bool) -> float:
-    """Four digits, rounded to where it is no tighter."""
-    scale = 10.0 ** (3 - floor(log10(value)))
-    return (floor(value * scale * (1 - 1e-12)) + up) / scale
+def not_strict(of: Requirement, value: Any) -> Requirement:
+    """`<=` or `>=` another value."""
+    return replace(of, operator=of.operator[0] + "=", values=(value,))
+
+
+def requiring(instance: Instance, of: Requirement, value: Any) -> Instance:
+    """The instance with another value in one of its requirements."""
+    other = not_strict(of, value)
+    return with_requirements(instance, [other if each == of else each for each in requirements_of(instance)])
+
+
+def place_within(value: float, up: bool) -> int:
+    """The place of the tightest number of four digits that a plan with a value is surely within."""
+    return place(value * (1 + SLACK if up else 1 - SLACK), up)
+
+
+def place(value: float, up: bool) -> int:
+    """The place among all numbers of four digits, in their order, of the next one up or down from a value."""
+    power = floor(log10(value))
+    digits = value * 10.0 ** (3 - power)
+    whole = ceil(digits * (1 - SAME)) if up else floor(digits * (1 + SAME))
+    return power * DECADE + whole - DECADE // 9
+
+
+def number_at(place: int) -> float:
+    """The number of four digits at a place."""
+    power, beyond = divmod(place, DECADE)
+    return float(f"{beyond + DECADE // 9}e{power - 3}")

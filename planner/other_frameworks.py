@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hardware.accelerator import Accelerator
+from planner.frameworks.lacking import why_not
+from planner.frameworks.rules import trains
 from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.instance import Instance
 from planner.narrowing import DEFAULT_STACK
@@ -57,8 +59,6 @@ def others(instance: Instance) -> tuple[str, ...]:
     """Frameworks that may have a plan where the instance's has none, the nearest to today's usual first."""
     if instance.framework == ANY:
         return ()
-    if instance.framework == FRAMEWORKS[0]:
-        return (ANY,)
     return tuple(name for name in (*FRAMEWORKS, ANY) if name != instance.framework)
 
 
@@ -67,4 +67,23 @@ def unlaunchable(instance: Instance) -> tuple[str, str] | None:
     free = with_framework(instance, ANY)
     if instance.framework == ANY or not number_of_keys(free):
         return None
-    return FRAMEWORK, f"{instance.framework} cannot launch it"
+    why = why_not(instance.architecture, instance.seq_len, instance.framework)
+    return FRAMEWORK, f"{instance.framework} cannot launch it" + (f": {why}" if why else "")
+
+
+def cannot_launch(instance: Instance) -> str:
+    """That the framework does not train the model, and why if that is known; empty if it does."""
+    of = trains(instance)
+    if of.whole or of.split:
+        return ""
+    why = why_not(instance.architecture, instance.seq_len, instance.framework)
+    words = f"{instance.framework} cannot launch {instance.architecture.name}"
+    return f"{words}: {why}" if why else words
+
+
+def none_launches(instance: Instance) -> str:
+    """What is said of a way out to `any`: that no framework has the model, or that none has a plan."""
+    of = [trains(with_framework(instance, name)) for name in FRAMEWORKS]
+    if not any(each.whole or each.split for each in of):
+        return "which no framework in the table can launch"
+    return "but no framework in the table has one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,11 +83,11 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     # Small micro-batches need least.
     order = np.argsort(rows.micro_batch[index], kind="stable")
     open_pipelines(table, index[order][:PROBED], np.inf)
-    groups = table.groups.rows
-    groups = table.book.specific(groups.take(np.flatnonzero(chosen(mask, groups))))
+    every = table.groups.rows
+    groups = table.book.specific(every.take(np.flatnonzero(chosen(mask, every))))
     candidates = expand(instance, groups.take(slice(PROBED)))
     if not len(groups) or not chosen(mask, candidates).any():
-        return "search", "the batch, the layers and the pools leave no other value"
+        return "search", nothing_left(instance, mask, (table.book.keys, rows, every, candidates))
     plain = replace(candidates, m_high=candidates.m_low)
     figures = evaluate(table.book, plain)
     need, room = (
@@ -96,6 +97,18 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     leanest = int(np.argmin(need / room))
     least, there = need[leanest] / GIB, room[leanest] / GIB
     return "memory", f"the leanest even split needs {least:.1f} GiB of {there:.1f} on each GPU"
+
+
+def nothing_left(instance: Instance, mask: Mask, looked_at: Sequence[LayerKeys]) -> str:
+    """What leaves no other value: the problem's own `search` too, where it narrows any decision.
+
+    A mask that takes all it is asked about is of an instance as asked (`--why`): what that allows may be the
+    question's.
+    """
+    masked = not all(chosen(mask, rows).all() for rows in looked_at)
+    if masked and instance.narrowing.allowed:
+        return "the batch, the layers, the pools and what `search` allows leave no other value"
+    return "the batch, the layers and the pools leave no other value"
 
 
 def chosen(mask: Mask, rows: LayerKeys) -> Array:

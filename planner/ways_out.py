@@ -8,10 +8,21 @@ from functools import partial
 
 from costmodel.units import DAY
 from planner.answer import surely
+from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words, nodes_words
-from planner.other_frameworks import FRAMEWORK, others, with_framework
-from planner.relaxed import OTHERS, Optimum, cheapest, fastest, limited, optimum, other_words, possible
+from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
+from planner.relaxed import (
+    OTHERS,
+    Optimum,
+    cheapest,
+    fastest,
+    limited,
+    optimum,
+    other_words,
+    possible,
+    without,
+)
 from planner.solution import Relaxation
 from planner.variants import only, pool_name
 
@@ -110,12 +121,55 @@ def highest(low: float, high: float, holds: Callable[[float], bool]) -> float:
 
 
 def another_framework(instance: Instance) -> list[Relaxation]:
-    """The first other framework with which a plan exists."""
+    """The first other framework with which a plan exists, and why the problem's own has no such model."""
     for name in others(instance):
         other = with_framework(instance, name)
         if possible(other, other.limits):
-            return [relaxation(FRAMEWORK, instance.framework, name)]
+            move = relaxation(FRAMEWORK, instance.framework, name)
+            said = [f"{move.text}, {none_launches(instance)}" if name == ANY else move.text]
+            return [move.model_copy(update={"text": "; ".join([*reason(instance), *said])})]
     return []
+
+
+def another_framework_and_limit(instance: Instance) -> list[Relaxation]:
+    """What has to move beside a framework that cannot launch the model, where others miss the limits."""
+    if not cannot_launch(instance):
+        return []
+    for name in others(instance):
+        other = with_framework(instance, name)
+        if moves := moved_limits(other) or deadline_and_budget(other):
+            return [also_moved(instance, name, move) for move in moves]
+    return []
+
+
+def deadline_and_budget(instance: Instance) -> list[Relaxation]:
+    """How far deadline and budget have to move together: to what the fastest plan without them takes."""
+    limits = instance.limits
+    free = without(instance, [name for name in ("deadline", "budget") if getattr(limits, name) is not None])
+    plan = fastest(free, free.limits)
+    if plan is None or limits.deadline is None or limits.budget is None:
+        return []
+    days, cost = surely(free, plan)
+    pairs = [
+        limit_words("deadline", limits.deadline, days * DAY),
+        limit_words("budget", limits.budget, cost),
+    ]
+    old, new = (" and ".join(each) for each in zip(*pairs, strict=True))
+    return [relaxation("deadline and budget", old, new)]
+
+
+def also_moved(instance: Instance, name: str, move: Relaxation) -> Relaxation:
+    """A limit that moves beside the framework."""
+    own = instance.framework
+    text = f"{FRAMEWORK} from {own} to {name} with {move.limit} from {move.from_} to {move.to}"
+    text = "; ".join([*reason(instance), f"{text} makes a plan possible"])
+    limit, old, new = f"{FRAMEWORK} and {move.limit}", f"{own} and {move.from_}", f"{name} and {move.to}"
+    return Relaxation(limit=limit, **{"from": old}, to=new, text=text)
+
+
+def reason(instance: Instance) -> list[str]:
+    """Why the framework cannot launch the model, where it cannot."""
+    return [words] if (words := cannot_launch(instance)) else []
 
 
 def relaxation(limit: str, old: str, new: str) -> Relaxation:

@@ -13,6 +13,7 @@ from planner.keybook import KeyBook
 from planner.mixed.arrangement import Arrangement, arrangements, mixed_families
 from planner.mixed.cells import Cells, least_seconds
 from planner.mixed.shortest import Shortest
+from planner.search.goal import Effort
 
 
 def arranged(instance: Instance, every: list[Arrangement], of: MixedAnswer) -> Arrangement:
@@ -39,7 +40,7 @@ def too_high(seed: int) -> tuple[list[str], float]:
     assert instance.mixing is not None
     every = arrangements(instance, book, instance.mixing.forms)
     shortest = {(each.form, each.pools): Shortest.of(each) for each in every}
-    cells = {(each.form, each.pools): Cells.of(each) for each in every}
+    cells = {(each.form, each.pools): Cells.of(each, Effort()) for each in every}
     wrong, closest = [], 0.0
     for answer in oracle.answers(instance):
         of = arranged(instance, every, answer)

@@ -86,7 +86,7 @@ def no_plan(described: DescribedRun, solution: Solution) -> str:
     """Why there is none, and what would have to change where that is known."""
     facts = described.facts
     text = f"no plan that can be launched has a batch of {facts.global_batch} on {facts.num_gpus} GPUs"
-    if solution.conflict is None or solution.conflict.limits == ("search",):
+    if solution.conflict is None or solution.conflict.limits[0].startswith("search"):
         return text
     ways = "; ".join(each.text for each in solution.conflict.relaxations)
     return f"{text} within {', '.join(solution.conflict.limits)}" + (f": {ways}" if ways else "")

@@ -15,6 +15,7 @@ from planner.mixed.economy import PairEconomy, Running
 from planner.mixed.layouts import cells_of, layouts
 from planner.mixed.schedules import LayoutBounds, loosely
 from planner.mixed.shortest import Shortest
+from planner.search.goal import Effort
 
 if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
@@ -37,7 +38,7 @@ class Cells:
     left: Array
 
     @classmethod
-    def of(cls, of: Arrangement) -> Cells:
+    def of(cls, of: Arrangement, effort: Effort) -> Cells:
         """All cells of an arrangement, by the best key of each."""
         instance, shortest = of.instance, Shortest.of(of)
         running = Running.of(instance, of.both, cells_of(instance, of))
@@ -46,6 +47,7 @@ class Cells:
         economy = loosely(instance, running.economy(instance, of.both, tokens))
         bound = np.empty(cells)
         for part in _parts(of, np.arange(cells)):
+            effort.check()
             least = least_seconds(of, shortest, running.num_gpus[:, part])
             bound[part] = least.min(axis=1, initial=np.inf)
         return cls(of, shortest, running, bound, economy, np.arange(cells))
@@ -73,6 +75,7 @@ class Cells:
         """Pairs of a cell and a key that may win."""
         longest, found = search.longest(self.economy.take(cells), self._decided(cells)), []
         for part in _parts(self.arranged, np.arange(len(cells))):
+            search.effort.check()
             bound = least_seconds(self.arranged, self.shortest, self.running.num_gpus[:, cells[part]])
             # Most pairs are dismissed without a look at days and dollars.
             at, key = np.nonzero(bound <= longest[part, None])

@@ -105,7 +105,7 @@ class MixedSearch:
 
     def _look(self, forms: tuple[Form, ...]) -> None:
         book = KeyBook.of(self.instance, self.families(), apart=True)
-        every = [Cells.of(each) for each in arrangements(self.instance, book, forms)]
+        every = [Cells.of(each, self.effort) for each in arrangements(self.instance, book, forms)]
         self.cells = sum(len(cells.left) for cells in every)
         size = FIRST_CELLS
         while every := [cells for cells in every if cells.open(self)]:

@@ -18,6 +18,7 @@ from planner.space.columns import Candidates
 from planner.space.recompute import stage_recompute
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.solve import solve_stages
+from planner.stages.ties import plainest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,10 @@ def plain_plan(book: KeyBook, row: Candidates, recomputes: bool) -> Plan:
     return priced(book, row, StagePlan(even, even if recomputes else (0,) * len(even)))
 
 
-def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) -> Plan | None:
-    """The row's best plan at its largest number of micro-batches; None if none fits or all take `longest`."""
+def stage_problem(book: KeyBook, row: Candidates) -> StageProblem:
+    """What is asked of the stages of a row, at its largest number of micro-batches."""
     instance = book.instance
-    row = replace(row, m_low=row.m_high)
-    problem = StageProblem(
+    return StageProblem(
         architecture=instance.architecture,
         rates=book.rates_of_one(row),
         pp=int(row.pp[0]),
@@ -87,12 +87,29 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
         uniform=not instance.per_stage_recompute,
         even=even_stages(instance),
     )
+
+
+def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) -> Plan | None:
+    """The row's best plan at its largest number of micro-batches; None if none fits or all take `longest`."""
+    row = replace(row, m_low=row.m_high)
+    problem = stage_problem(book, row)
     effort.solved += 1
     try:
         stages = solve_stages(problem, effort.seconds_left, longest)
     except TimeoutError:
         effort.stop()
     return None if stages is None else priced(book, row, stages)
+
+
+def plainest_plan(book: KeyBook, plan: Plan) -> Plan:
+    """The plan with the leanest of its row's stage assignments that take no longer (`stages.ties`)."""
+
+    def figures(stages: StagePlan) -> tuple[float, float]:
+        other = priced(book, plan.row, stages)
+        return other.step, other.memory
+
+    level = book.instance.assume_mfu is not None
+    return priced(book, plan.row, plainest(stage_problem(book, plan.row), plan.stages, figures, level))
 
 
 def memory_limit(instance: Instance, pool: int) -> float:

@@ -15,15 +15,17 @@ BYTES = 1 << 10
 """Unit of memory in the model; every coefficient is rounded up, so that an assignment that fits here fits."""
 
 
-def add_memory(stages: StageModel) -> None:
-    """Every rank within the limit."""
+def add_memory(stages: StageModel, spare: Any = 0) -> None:
+    """Every rank within the limit, with so many units to spare."""
     problem = stages.problem
     flying = micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)[:, 0]
     for rank in range(problem.pp):
-        add_rank_memory(stages, rank, problem.rates, problem.memory_limit, flying)
+        add_rank_memory(stages, rank, problem.rates, problem.memory_limit, flying, spare)
 
 
-def add_rank_memory(stages: StageModel, rank: int, rates: StageRates, limit: float, flying: Array) -> None:
+def add_rank_memory(
+    stages: StageModel, rank: int, rates: StageRates, limit: float, flying: Array, spare: Any = 0
+) -> None:
     """A rank's states, kept activations and transients within `limit` bytes (stage.stage_memory).
 
     `flying` are the micro-batches that each rank's first chunk keeps in flight; those of other chunks are
@@ -49,9 +51,9 @@ def add_rank_memory(stages: StageModel, rank: int, rates: StageRates, limit: flo
     used = stages.of_rank(rank, kept, stages.held) - stages.of_rank(rank, saved, stages.redone)
     # A layer that is rebuilt lives with the backward pass's buffers, never with the loss's.
     rebuilt = up(rates.rebuilt) * stages.recomputes(rank)
-    stages.model.add(used + up(rates.working) + rebuilt <= int(room // BYTES))
+    stages.model.add(used + up(rates.working) + rebuilt + spare <= int(room // BYTES))
     if last:
-        stages.model.add(used + up(rates.loss) <= int(room // BYTES))
+        stages.model.add(used + up(rates.loss) + spare <= int(room // BYTES))
 
 
 def up(value: SupportsFloat) -> int:

@@ -1,0 +1,145 @@
+"""When nothing is valid: which keys of the problem's `search` leave no layout, and which values would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from planner.instance import Instance
+from planner.narrowing import RECOMPUTE, ZERO_SCOPES
+from planner.relaxed import fastest, possible
+from planner.search import Table, goal_of
+from planner.solution import Relaxation
+from planner.space.recompute import recompute_families
+from planner.space.values import (
+    MICRO_BATCHES,
+    context_parallel_sizes,
+    expert_layouts,
+    tensor_parallel_sizes,
+)
+from planner.switches import SWITCHES, software, spoken
+from planner.variants import decided
+
+PREFIX = "search."
+"""Before the name of a key, in conflicts: as in the problem file."""
+
+
+def keys_of(instance: Instance) -> list[str]:
+    """Keys of `search` that narrow a decision or switch overlap: search.tp, search.zero, ..."""
+    return [f"{PREFIX}{name}" for name in (*instance.narrowing.allowed, *instance.switches)]
+
+
+def without_keys(instance: Instance, keys: Sequence[str]) -> Instance:
+    """The instance whose `search` leaves out some keys."""
+    names = {key.removeprefix(PREFIX) for key in keys}
+    allowed = {name: values for name, values in instance.narrowing.allowed.items() if name not in names}
+    free = replace(instance, narrowing=replace(instance.narrowing, allowed=allowed))
+    if not names & set(SWITCHES):
+        return free
+    chosen = {name: on for name, on in instance.switches.items() if name not in names}
+    return replace(free, switches=chosen, stack=software(instance.stack.name, chosen))
+
+
+def keys_in_conflict(
+    instance: Instance, smallest: Callable[[list[str], Callable[[list[str]], bool]], tuple[str, ...]]
+) -> tuple[str, ...]:
+    """A smallest set of keys that leaves no layout; empty if there is one, or none without any key.
+
+    `smallest` is the deletion filter.
+    """
+
+    def helps(keys: list[str]) -> bool:
+        return valid(without_keys(instance, keys))
+
+    named = keys_of(instance)
+    return smallest(named, helps) if named and helps(named) and not valid(instance) else ()
+
+
+def valid(instance: Instance) -> bool:
+    """Whether there is any layout, whatever the limits on its run and the memory."""
+    table = Table.of(instance, goal_of(instance), recompute_families(instance))
+    every, _ = table.counter.keys(table.book.keys, table.at_least)
+    return bool(every.any())
+
+
+def other_values(instance: Instance, keys: Sequence[str]) -> list[Relaxation]:
+    """For each key that alone is in the way of a plan within the limits: the values that would do instead."""
+    moves: list[Relaxation] = []
+    for key in keys:
+        free = without_keys(instance, [key])
+        plan = fastest(free, free.limits)
+        if plan is None:
+            continue
+        name = key.removeprefix(PREFIX)
+        old = either([str(spoken(value)) for value in asked(instance, name)])
+        would_do = [str(spoken(value)) for value in tried(instance, name) if does(free, name, value)]
+        if would_do:
+            new = either(would_do)
+            text = f"{key}: {new} {'makes' if len(would_do) == 1 else 'make'} a plan possible"
+        else:
+            found = decided(free, plan).get(name)
+            new = "any" if found is None else f"{name} {spoken(found)}"
+            text = f"without {key} a plan is possible" + ("" if found is None else f": the fastest has {new}")
+        moves.append(Relaxation(limit=key, **{"from": old}, to=new, text=text))
+    return moves
+
+
+def fewer_keys(instance: Instance) -> list[Relaxation]:
+    """Where no key alone is in the way: keys without which together a plan within the limits exists.
+
+    None of them can stay, in the order in which the problem names them.
+    """
+    left_out = keys_of(instance)
+    free = without_keys(instance, left_out)
+    if not possible(free, free.limits):
+        return []
+    for key in keys_of(instance):
+        rest = [other for other in left_out if other != key]
+        back = without_keys(instance, rest)
+        if rest and possible(back, back.limits):
+            left_out = rest
+    free = without_keys(instance, left_out)
+    plan = fastest(free, free.limits)
+    assert plan is not None
+    names = [key.removeprefix(PREFIX) for key in left_out]
+    old = " and ".join(either([str(spoken(value)) for value in asked(instance, name)]) for name in names)
+    of, keys = decided(free, plan), " and ".join(left_out)
+    new = ", ".join(f"{name} {spoken(of[name])}" for name in names if name in of) or "any"
+    text = f"without {keys} a plan is possible: the fastest has {new}"
+    return [Relaxation(limit=keys, **{"from": old}, to=new, text=text)]
+
+
+def asked(instance: Instance, name: str) -> tuple[int | str, ...]:
+    """The values that a key allows."""
+    allowed = instance.narrowing.allowed
+    return allowed[name] if name in allowed else (instance.switches[name],)
+
+
+def does(free: Instance, name: str, value: int | str) -> bool:
+    """Whether a plan within the limits exists with that value of a decision."""
+    allowed = {**free.narrowing.allowed, name: (value,)}
+    narrow = replace(free, narrowing=replace(free.narrowing, allowed=allowed))
+    return possible(narrow, narrow.limits)
+
+
+def tried(instance: Instance, name: str) -> Sequence[int | str]:
+    """All values of a decision that has few of them, in order; none of one that has many."""
+    of, domains = instance.architecture, {pool.fabric.domain for pool in instance.pools}
+    tps = sorted({tp for domain in domains for tp in tensor_parallel_sizes(of, domain)})
+    experts = [each for tp in tps for each in expert_layouts(of, tp)]
+    return {
+        "tp": tps,
+        "cp": context_parallel_sizes(instance.seq_len),
+        "ep": sorted({ep for ep, _ in experts}),
+        "etp": sorted({etp for _, etp in experts}),
+        "micro_batch": [size for size in MICRO_BATCHES if size <= instance.max_batch],
+        "zero": range(4),
+        "zero_scope": ZERO_SCOPES,
+        "recompute": RECOMPUTE,
+        "ep_overlap": (False, True),
+    }.get(name, ())
+
+
+def either(words: Sequence[str]) -> str:
+    """1, 2, 4 or 8."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
