@@ -98,7 +98,7 @@ def frontier(
         progress("looking for plans on two pools")
         found = with_pairs(instance, found, effort)
     if not found and effort.out_of_time:
-        raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
+        raise TimeLimit(f"no plan was found in {time_limit:g} s; nothing is proved either way")
     values, points = [of for of, _ in found], tuple(point for _, point in found)
     checked(problem, list(points))
     families = recompute_families(instance)

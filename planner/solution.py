@@ -323,7 +323,7 @@ class Proof(Report):
     valid: NonNegativeInt
     """Of these, what divisibility and topology allow."""
     feasible: NonNegativeInt
-    """Of these, what no limit rules out."""
+    """Of these, what no limit rules out as far as was looked: bounds dismiss most without a closer look."""
     screened: NonNegativeInt
     """Dropped: another is at least as good in time and cost."""
     bounded: NonNegativeInt

@@ -27,6 +27,7 @@ from planner.cli.words import (
     status_line,
     storage_words,
 )
+from planner.limit_words import label_of
 from planner.solution import (
     Conflict,
     Estimate,
@@ -168,7 +169,7 @@ def limits(slack: dict[str, Slack]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, each in slack.items():
         row = [amount(value, each.unit) for value in (each.limit, each.used, each.left)]
-        table.add_row(name.replace("_", " "), *row)
+        table.add_row(label_of(name), *row)
     return table
 
 
@@ -200,7 +201,7 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
 
 def conflict_facts(conflict: Conflict) -> Table:
     """The limits in conflict, and how far each would have to move by itself."""
-    moves = [(move.limit.replace("_", " "), move.text) for move in conflict.relaxations]
+    moves = [(label_of(move.limit), move.text) for move in conflict.relaxations]
     near = conflict.nearest
     last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
     named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
@@ -210,9 +211,9 @@ def conflict_facts(conflict: Conflict) -> Table:
 def proof_line(proof: Proof) -> Text:
     """How much was looked at."""
     text = (
-        f"{proof.lattice:,} combinations, {proof.valid:,} valid, {proof.feasible:,} within the limits; "
+        f"{proof.lattice:,} combinations, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
         f"{proof.screened:,} screened, {proof.bounded:,} bounded away, {proof.solved:,} solved exactly; "
         f"gap {proof.gap * 100:.2f} %; {proof.seconds:.1f} s"
     )
-    rejected = [f"{count:,} by {name.replace('_', ' ')}" for name, count in proof.rejected.items() if count]
+    rejected = [f"{count:,} by {label_of(name)}" for name, count in proof.rejected.items() if count]
     return Text(text + (f"; ruled out: {', '.join(rejected)}" if rejected else ""))

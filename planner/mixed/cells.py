@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
 
 Array = NDArray[Any]
+ANYWAY = 1 << 16
+"""Cells that are bounded whatever the clock says: a moment, after which it is known what may be left."""
 PAIRS = 1 << 15
 """Pairs of a cell and a key that are looked at together: their columns stay in cache."""
 
@@ -47,7 +49,8 @@ class Cells:
         economy = loosely(instance, running.economy(instance, of.both, tokens))
         bound = np.empty(cells)
         for part in _parts(of, np.arange(cells)):
-            effort.check()
+            if part[-1] >= ANYWAY:
+                effort.check()
             least = least_seconds(of, shortest, running.num_gpus[:, part])
             bound[part] = least.min(axis=1, initial=np.inf)
         return cls(of, shortest, running, bound, economy, np.arange(cells))

@@ -7,6 +7,7 @@ from html import escape
 from planner.cli.mixed_table import ranks_words
 from planner.cli.table import fact_rows
 from planner.cli.words import NO_PLAN, amount, decisions_line, dollars, seconds, share, status_line
+from planner.limit_words import label_of
 from planner.report.data import ReportData
 from planner.report.markup import facts, numbers, paragraph, section, tiles
 from planner.report.sensitivity import token_words
@@ -117,7 +118,7 @@ def key_figures(plan: Plan) -> list[tuple[str, str, str]]:
 def limits(plan: Plan) -> str:
     """Each limit, what the plan uses of it and what is left."""
     rows = [
-        (limit.replace("_", " "), *(amount(value, each.unit) for value in (each.limit, each.used, each.left)))
+        (label_of(limit), *(amount(value, each.unit) for value in (each.limit, each.used, each.left)))
         for limit, each in plan.slack.items()
     ]
     return "<h3>Limits</h3>" + numbers(("limit", "allowed", "used", "left"), rows) if rows else ""
@@ -131,7 +132,7 @@ def conflict(data: ReportData) -> str:
     text = f"Proved: {' and '.join(of.limits) or 'these limits'} cannot hold with the hardware at hand."
     if of.limits and of.limits[0] in NO_PLAN:
         text = f"Proved: {NO_PLAN[of.limits[0]]}."
-    moves = [(move.limit.replace("_", " "), str(move.from_), str(move.to)) for move in of.relaxations]
+    moves = [(label_of(move.limit), str(move.from_), str(move.to)) for move in of.relaxations]
     which = "This change alone" if len(moves) == 1 else "Each of these changes alone"
     help_ = paragraph(f"{which} makes a plan possible:") if moves else ""
     return (
