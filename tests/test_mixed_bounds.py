@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -10,9 +11,11 @@ from mixed_oracle import MixedAnswer, small_mixed_problem, with_mixed_limits
 
 from planner.instance import Instance
 from planner.keybook import KeyBook
+from planner.mixed import best_of_pairs
 from planner.mixed.arrangement import Arrangement, arrangements, mixed_families
 from planner.mixed.cells import Cells, least_seconds
 from planner.mixed.shortest import Shortest
+from planner.requirements import requirement
 from planner.search.goal import Effort
 
 
@@ -67,3 +70,11 @@ def test_no_plan_takes_less_than_the_bound_of_its_nodes_and_key(block: int) -> N
 def test_no_plan_of_many_more_takes_less_than_the_bound_of_its_nodes_and_key(block: int) -> None:
     found = [too_high(seed) for seed in range(71_000 + 12 * block, 71_012 + 12 * block)]
     assert not [line for wrong, _ in found for line in wrong]
+
+
+def test_nodes_that_leave_no_pair_leave_no_cells() -> None:
+    """`nodes <= 1`: two pools take a node each at least."""
+    instance = small_mixed_problem(Random(70_000), 600, 60_000).instance
+    one = replace(instance, narrowing=replace(instance.narrowing, required=(requirement("nodes <= 1"),)))
+    search = best_of_pairs(one)
+    assert (search.cells, search.best, search.complete) == (0, None, True)

@@ -49,7 +49,7 @@ class Cells:
         economy = loosely(instance, running.economy(instance, of.both, tokens))
         bound = np.empty(cells)
         for part in _parts(of, np.arange(cells)):
-            if part[-1] >= ANYWAY:
+            if len(part) and part[-1] >= ANYWAY:
                 effort.check()
             least = least_seconds(of, shortest, running.num_gpus[:, part])
             bound[part] = least.min(axis=1, initial=np.inf)
