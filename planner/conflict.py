@@ -21,6 +21,7 @@ from planner.relaxed import (
     limited,
     optimum,
     possible,
+    smallest,
     without,
 )
 from planner.search import Goal, Table, goal_of
@@ -77,7 +78,7 @@ def conflicting(
     if (any_framework or (given and named)) and possible(free, free.limits, find):
         return smallest(named, without_any(instance, find))
     if any_framework:
-        if keys := keys_in_conflict(free, smallest):
+        if keys := keys_in_conflict(free):
             return keys
         return (obstacle(lambda change: possible(change(free), free.limits, find)),)
     free = without(instance, [FRAMEWORK])
@@ -108,21 +109,8 @@ def with_the_framework(instance: Instance, find: Optimum) -> tuple[str, ...]:
     if not kept and possible(roomy, roomy.limits, find):
         return ("memory", FRAMEWORK)
     if not kept:
-        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)), smallest)
+        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)))
     return (*kept, FRAMEWORK)
-
-
-def smallest(named: list[str], helps: Callable[[list[str]], bool]) -> tuple[str, ...]:
-    """What is left of limits when each is dropped without which there is no plan either.
-
-    `helps`: whether there is a plan without some of them.
-    """
-    kept = list(named)
-    for name in named:
-        rest = [other for other in kept if other != name]
-        if not helps([each for each in named if each not in rest]):
-            kept = rest
-    return tuple(kept)
 
 
 def without_any(instance: Instance, find: Optimum) -> Callable[[list[str]], bool]:

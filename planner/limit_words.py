@@ -9,8 +9,8 @@ from costmodel.units import DAY, TB
 
 def label_of(limit: str) -> str:
     """A limit as a heading: memory headroom, but tokens_per_s_per_gpu >= 5000 and search.micro_batch."""
-    written = limit.startswith("search.") or any(sign in limit for sign in "<>=!")
-    return limit if written or " in [" in limit else limit.replace("_", " ")
+    written = any(sign in limit for sign in ("search.", "<", ">", "=", " in ["))
+    return limit if written else limit.replace("_", " ")
 
 
 def limit_words(name: str, limit: float, least: float) -> tuple[str, str]:

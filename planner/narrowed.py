@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES
-from planner.relaxed import fastest, possible
+from planner.relaxed import fastest, possible, smallest
 from planner.search import Table, goal_of
 from planner.solution import Relaxation
 from planner.space.recompute import recompute_families
@@ -40,13 +40,8 @@ def without_keys(instance: Instance, keys: Sequence[str]) -> Instance:
     return replace(free, switches=chosen, stack=software(instance.stack.name, chosen))
 
 
-def keys_in_conflict(
-    instance: Instance, smallest: Callable[[list[str], Callable[[list[str]], bool]], tuple[str, ...]]
-) -> tuple[str, ...]:
-    """A smallest set of keys that leaves no layout; empty if there is one, or none without any key.
-
-    `smallest` is the deletion filter.
-    """
+def keys_in_conflict(instance: Instance) -> tuple[str, ...]:
+    """A smallest set of keys that leaves no layout; empty if there is one, or none without any key."""
 
     def helps(keys: list[str]) -> bool:
         return valid(without_keys(instance, keys))

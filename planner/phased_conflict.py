@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.conflict import obstacle, smallest
+from planner.conflict import obstacle
 from planner.instance import Instance, Term
 from planner.limit_words import limit_words
-from planner.relaxed import TERMS, limited, without
+from planner.relaxed import TERMS, limited, smallest, without
 from planner.search import Effort
 from planner.solution import Conflict, Relaxation
 from planner.together import Together, Whole

@@ -76,6 +76,19 @@ def without(instance: Instance, names: Sequence[str]) -> Instance:
     return without_requirements(replace(instance, limits=limits, pools=pools), names)
 
 
+def smallest(named: list[str], helps: Callable[[list[str]], bool]) -> tuple[str, ...]:
+    """What is left of limits when each is dropped without which there is no plan either.
+
+    `helps`: whether there is a plan without some of them.
+    """
+    kept = list(named)
+    for name in named:
+        rest = [other for other in kept if other != name]
+        if not helps([each for each in named if each not in rest]):
+            kept = rest
+    return tuple(kept)
+
+
 def other_words(
     instance: Instance, limits: Limits, name: str, mask: Mask | None = None, find: Optimum = optimum
 ) -> tuple[str, str] | None:

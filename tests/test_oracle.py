@@ -115,43 +115,27 @@ def test_the_optimum_is_that_of_brute_force_on_many_more(block: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("block", range(6))
-def test_leading_dense_layers_leave_the_optimum_that_of_brute_force(block: int) -> None:
-    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=leading)]
+KINDS = {
+    "leading dense layers": (leading, 6, 20_000, 20),
+    "hidden expert traffic": (overlapping, 6, 40_000, 20),
+    "gradients sharded by rounds": (rounds, 4, 60_000, 10),
+}
+"""Problems of a kind: how they are made, blocks of ten, and where many more begin, in so many blocks."""
+FEW = [(name, block) for name, (_, blocks, _, _) in KINDS.items() for block in range(blocks)]
+MANY = [(name, block) for name, (_, _, _, blocks) in KINDS.items() for block in range(blocks)]
+
+
+@pytest.mark.parametrize(("kind", "block"), FEW)
+def test_the_optimum_of_problems_of_a_kind_is_that_of_brute_force(kind: str, block: int) -> None:
+    make = KINDS[kind][0]
+    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=make)]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(20))
-def test_leading_dense_layers_leave_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
-    seeds = range(20_000 + block * BLOCK, 20_000 + (block + 1) * BLOCK)
-    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=leading)]
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("block", range(6))
-def test_hidden_expert_traffic_leaves_the_optimum_that_of_brute_force(block: int) -> None:
-    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=overlapping)]
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(20))
-def test_hidden_expert_traffic_leaves_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
-    seeds = range(40_000 + block * BLOCK, 40_000 + (block + 1) * BLOCK)
-    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=overlapping)]
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("block", range(4))
-def test_gradients_sharded_by_rounds_leave_the_optimum_that_of_brute_force(block: int) -> None:
-    wrong = [line for seed in range(block * 10, block * 10 + 10) for line in compare(seed, make=rounds)]
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
-def test_gradients_sharded_by_rounds_leave_the_optimum_that_of_brute_force_on_many_more(block: int) -> None:
-    seeds = range(60_000 + block * BLOCK, 60_000 + (block + 1) * BLOCK)
-    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=rounds)]
+@pytest.mark.parametrize(("kind", "block"), MANY)
+def test_the_optimum_of_many_more_of_a_kind_is_that_of_brute_force(kind: str, block: int) -> None:
+    make, _, first, _ = KINDS[kind]
+    seeds = range(first + block * BLOCK, first + (block + 1) * BLOCK)
+    wrong = [line for seed in seeds for line in compare(seed, most=2000, make=make)]
     assert not wrong, "\n".join(wrong)

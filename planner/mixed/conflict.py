@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from costmodel.units import DAY, TB
-from planner.conflict import conflicting, smallest
+from planner.conflict import conflicting
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
 from planner.mixed.either import best_of_both
 from planner.mixed.reasons import better_than
 from planner.nearest import Near, Within
-from planner.relaxed import TERMS, limited, possible, without
+from planner.relaxed import TERMS, limited, possible, smallest, without
 from planner.requirements import SWITCH
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told

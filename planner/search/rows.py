@@ -109,7 +109,8 @@ def plainest_plan(book: KeyBook, plan: Plan) -> Plan:
         return other.step, other.memory
 
     level = book.instance.assume_mfu is not None
-    return priced(book, plan.row, plainest(stage_problem(book, plan.row), plan.stages, figures, level))
+    stages = plainest(stage_problem(book, plan.row), plan.stages, figures, level)
+    return plan if stages == plan.stages else priced(book, plan.row, stages)
 
 
 def memory_limit(instance: Instance, pool: int) -> float:

@@ -70,9 +70,14 @@ def best_assignment(stages: StageModel, step: Any, most: int | None, until: floa
     solver = solved_model(stages.model, until)
     if solver is None:
         return None
+    return read_off(stages, solver), int(solver.value(step))
+
+
+def read_off(stages: StageModel, solver: Any) -> StagePlan:
+    """The assignment that a solver has of a model."""
     layers = [solver.value(n) for n in stages.layers]
     recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    return spread(stages.slots, layers, recomputed, stages.each is not None), int(solver.value(step))
+    return spread(stages.slots, layers, recomputed, stages.each is not None)
 
 
 def solved_model(model: Any, until: float | None) -> Any:

@@ -12,8 +12,7 @@ from planner.stages.memory import BYTES, add_memory
 from planner.stages.model import StageModel
 from planner.stages.objective import TIME_UNITS, busy_of, ends_of
 from planner.stages.problem import StagePlan, StageProblem
-from planner.stages.slots import spread
-from planner.stages.solve import RELATIVE_GAP
+from planner.stages.solve import RELATIVE_GAP, read_off
 
 Figures = tuple[float, float]
 """Seconds of a step and bytes of the fullest rank."""
@@ -53,10 +52,12 @@ def plainest(
 
 def _has_choice(problem: StageProblem) -> bool:
     """Whether layers can lie in more than one way, or be recomputed or not."""
-    if problem.pp == 1 or problem.recompute == "some":
-        return problem.pp > 1 or problem.recompute == "some"
+    if problem.recompute == "some":
+        return True
+    if problem.pp == 1 or problem.even:
+        return False
     level = level_chunks(problem.architecture.layers, problem.pp, problem.vpp)
-    return not problem.even and (level is None or level.short == 1)
+    return level is None or level.short == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,4 @@ def _leanest(
     solver.parameters.max_deterministic_time = EFFORT
     if solver.solve(stages.model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    layers = [solver.value(n) for n in stages.layers]
-    recomputed = [0 if isinstance(r, int) else solver.value(r) for r in stages.recomputed]
-    return spread(stages.slots, layers, recomputed, stages.each is not None)
+    return read_off(stages, solver)
