@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,30 @@ def saturating_microbatches(pp: int, vpp: int) -> int:
     return pp if vpp == 1 else 2 * pp
 
 
+class ChunkSizes(NamedTuple):
+    """Layers of an interleaved pipeline's ranks and chunks, whose ends hold a few fewer."""
+
+    held: Ints
+    """Of a rank: ceil(L/p)."""
+    smaller: Ints
+    """Of its first chunk."""
+    larger: Ints
+    """Of its last chunk: as many, or one more."""
+    short: Ints
+    """Layers that the two ends of the pipeline hold fewer, both together: p*ceil(L/p) - L."""
+
+
+def most_chunks(layers: int, pp: int | Ints) -> Ints:
+    """Chunks of a rank at most: as many as it has layers where they all keep step (`level_chunks`)."""
+    return -(-layers // np.asarray(pp))
+
+
+def chunk_sizes(layers: int, pp: int | Ints, vpp: int | Ints) -> ChunkSizes:
+    """What ranks and chunks hold if all of them keep step (`level_chunks`)."""
+    held = most_chunks(layers, pp)
+    return ChunkSizes(held, held // vpp, -(-held // np.asarray(vpp)), held * np.asarray(pp) - layers)
+
+
 @dataclass(frozen=True, slots=True)
 class LevelChunks:
     """Chunks of an interleaved pipeline that take every rank equally long."""
@@ -44,7 +69,21 @@ class LevelChunks:
     sizes: tuple[int, ...]
     """Layers of each chunk on every rank, the larger ones last: those keep least in flight."""
     short: int
-    """Ends of the pipeline, 0 to 2, that hold a layer less: the last one and the first one."""
+    """Layers that the two ends of the pipeline hold fewer, both together."""
+
+    @property
+    def at_first(self) -> range:
+        """How many of `short` the first stage may be without; the last one is without the others."""
+        return range(max(0, self.short - self.sizes[-1]), min(self.short, self.sizes[0]) + 1)
+
+    def split(self, pp: int, at_first: int | None = None) -> Ints:
+        """Layers of each virtual stage; the ends are short by as much, the last one by one more if one is."""
+        layers = np.repeat(np.array(self.sizes), pp)
+        ways = self.at_first
+        first = min(max(self.short // 2, ways[0]), ways[-1]) if at_first is None else at_first
+        layers[0] -= first
+        layers[-1] -= self.short - first
+        return layers
 
 
 @cache
@@ -54,14 +93,15 @@ def level_chunks(layers: int, pp: int, vpp: int) -> LevelChunks | None:
     In the steady state every rank runs the same chunk, one after the other, so that a micro-batch takes
     sum_c max_r t_rc and not max_r sum_c t_rc: a chunk that is longer on some ranks makes the others wait.
     A chunk therefore has the same layers everywhere, but for the embedding's and the head's stage, which
-    may hold one fewer (94 layers on 4 x 8 stages: 2, 3 x 30, 2), or none at all (Llama 3's 126 layers on
-    16 x 8: nothing but the embedding, 126 x 1, nothing but the head).
+    make up for what is missing to that: any number fewer (94 layers on 4 x 8 stages: 2, 3 x 30, 2;
+    DeepSeek-V3's 61 on 16 x 2: 1, 2 x 30, 0 and the head), or none at all (Llama 3's 126 on 16 x 8: nothing
+    but the embedding, 126 x 1, nothing but the head).
     """
-    short = -layers % pp
-    each, larger = divmod((layers + short) // pp, vpp)
-    if vpp == 1 or short > 2 or not each:
+    held, smaller, larger, short = (int(size) for size in chunk_sizes(layers, pp, vpp))
+    if vpp == 1 or not smaller or short > smaller + larger:
         return None
-    return LevelChunks((each,) * (vpp - larger) + (each + 1,) * larger, short)
+    more = held - smaller * vpp
+    return LevelChunks((smaller,) * (vpp - more) + (smaller + 1,) * more, short)
 
 
 def plain_layers(layers: int, pp: int, vpp: int = 1) -> Ints:
@@ -72,24 +112,12 @@ def plain_layers(layers: int, pp: int, vpp: int = 1) -> Ints:
     """
     level, stages = level_chunks(layers, pp, vpp), pp * vpp
     if level is not None:
-        split = np.repeat(np.array(level.sizes), pp)
-        split[[-1, 0][: level.short]] -= 1
-        return split
+        return level.split(pp)
     base, extra = divmod(layers, stages)
     split = np.full(stages, base)
     first = (stages - extra) // 2
     split[first : first + extra] += 1
     return split
-
-
-def chunk_range(layers: int, stages: Column) -> tuple[Column, Column, Column]:
-    """Fewest layers at an end, fewest and most in the middle, of an interleaved virtual stage.
-
-    Virtual stages hold floor(L/S) layers or one more; the first and the last may hold one fewer, for
-    the embedding and the head (126 layers on 64 virtual stages: 1, 62 x 2, 1; on 128: 0, 126 x 1, 0).
-    """
-    base = layers // stages
-    return np.maximum(0, base - 1), base, base + 1
 
 
 def kind_counts(architecture: Architecture, start: Ints, length: Ints) -> Ints:

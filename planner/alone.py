@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.pipeline import most_chunks
 from costmodel.units import DAY, GIB
 from planner.account import Account, by_money, changes, driver_of, effect_of, mode_of, overlapped
 from planner.answer import surely
@@ -24,7 +25,7 @@ from planner.search import Plan, Table, goal_of
 from planner.search.opening import open_pipelines
 from planner.search.rows import memory_limit, plain_plan
 from planner.space.columns import NODE, Candidates
-from planner.space.layouts import expand
+from planner.space.layouts import chunk_counts, expand
 from planner.space.recompute import HIDDEN_SELECTIVE, SELECTIVE, recompute_families
 from planner.space.values import context_parallel_sizes, divisors, powers_of_two, tensor_parallel_sizes
 from planner.variants import best_plan, decided, fixed
@@ -53,7 +54,7 @@ def values_of(instance: Instance, plan: Plan, decision: str) -> list[int]:
         "tp": tensor_parallel_sizes(a, pool.fabric.domain),
         "cp": context_parallel_sizes(instance.seq_len),
         "pp": list(range(1, a.layers + 1)),
-        "vpp": list(range(1, a.layers // plan.of("pp") + 1)) if plan.of("pp") > 1 else [1],
+        "vpp": chunk_counts(instance, plan.of("pp")),
         "ep": divisors(a.moe.experts) if a.moe else [1],
         "micro_batch": powers_of_two(instance.max_batch),
         "zero": [0, 1, 2, 3],
@@ -83,7 +84,8 @@ def changed(instance: Instance, plan: Plan, change: dict[str, Any]) -> dict[str,
     else:
         return None
     if "vpp" not in change:
-        new["vpp"] = min(new["vpp"], instance.architecture.layers // new["pp"]) if new["pp"] > 1 else 1
+        most_of_rank = min(new["vpp"], int(most_chunks(instance.architecture.layers, new["pp"])))
+        new["vpp"] = most_of_rank if new["pp"] > 1 else 1
     if "num_microbatches" not in change:
         new["num_microbatches"] = most_microbatches(instance, mine["global_batch"], new)
     new["global_batch"] = new["num_microbatches"] * new["micro_batch"] * new["dp"]

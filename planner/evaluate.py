@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
-from costmodel.pipeline import plain_layers, stage_split
+from costmodel.pipeline import chunk_sizes, level_chunks, plain_layers, stage_split
 from costmodel.records import gather
 from costmodel.stage import StageRates, StageSplit, stage_memory
 from costmodel.step import step_time
@@ -65,19 +65,17 @@ def distinct(columns: list[Array]) -> tuple[Array, Array]:
 
 @cache
 def extreme_split(
-    architecture: Architecture, pp: int, vpp: int, num_microbatches: int, early: bool = False
+    architecture: Architecture, pp: int, vpp: int, num_microbatches: int, at_first: int | None = None
 ) -> StageSplit:
     """The plain split with only the ranks that can be slowest or fullest.
 
-    `early`: the first stage has a layer less than the last one, where it is the other way round in the plain
-    split.
+    `at_first`: layers that the first stage of an interleaved pipeline is without (`LevelChunks`).
 
     The first and the last rank are always among them; of those between, the ones that no other
     beats in layers and in activations kept, of every kind.
     """
-    layers = plain_layers(architecture.layers, pp, vpp)
-    if early:
-        layers[[0, -1]] += [-1, 1]
+    level = None if at_first is None else level_chunks(architecture.layers, pp, vpp)
+    layers = plain_layers(architecture.layers, pp, vpp) if level is None else level.split(pp, at_first)
     split = stage_split(architecture, pp, vpp, num_microbatches, layers)
     features = np.concatenate([split.layers, split.in_flight], axis=1)[1:-1]
     keep = [0]
@@ -107,11 +105,11 @@ def extreme_split(
 
 
 def split_table(
-    architecture: Architecture, pp: Array, vpp: Array, num_microbatches: Array, early: bool = False
+    architecture: Architecture, pp: Array, vpp: Array, num_microbatches: Array, at_first: int | None = None
 ) -> StageSplit:
     """Extreme splits of many schedules, padded to the same number of ranks by repeating the first."""
     splits = [
-        extreme_split(architecture, int(p), int(v), int(m), early)  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
+        extreme_split(architecture, int(p), int(v), int(m), at_first)  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
         for p, v, m in zip(pp, vpp, num_microbatches, strict=True)
     ]
     ranks = np.array([len(s.first) for s in splits])
@@ -175,7 +173,7 @@ def plain_figures(book: KeyBook, rows: Candidates, family: int, rates: StageRate
 
 
 def settled(rows: Candidates) -> Array:
-    """Rows that leave no choice where layers lie but for one: which end has a layer less than the others.
+    """Rows that leave no choice where layers lie but for one: which end is without how many.
 
     One stage, or an interleaved pipeline, whose chunks are level (`costmodel.pipeline.level_chunks`).
     """
@@ -184,22 +182,26 @@ def settled(rows: Candidates) -> Array:
 
 def settled_steps(book: KeyBook, rows: Candidates, rates: StageRates, limit: float) -> Array:
     """Seconds of a step of settled rows of which no layer is recomputed in full; inf where none fits."""
-    step, memory = _priced(rates, _splits(book, rows), rows)
-    best = np.where(memory <= limit, step, np.inf)
-    either = np.flatnonzero((rows.pp > 1) & (-book.instance.architecture.layers % rows.pp == 1))
-    if len(either):
-        some = rows.take(either)
-        step, memory = _priced(gather(rates, either), _splits(book, some, early=True), some)
-        best[either] = np.minimum(best[either], np.where(memory <= limit, step, np.inf))
+    best, layers = np.full(len(rows), np.inf), book.instance.architecture.layers
+    _, smaller, larger, short = chunk_sizes(layers, rows.pp, rows.vpp)
+    fewest, most = np.maximum(0, short - larger), np.where(rows.vpp > 1, np.minimum(short, smaller), 0)
+    for at_first in range(int(most.max(initial=0)) + 1):
+        some = np.flatnonzero((fewest <= at_first) & (at_first <= most))
+        if not len(some):
+            continue
+        few = rows.take(some)
+        step, memory = _priced(gather(rates, some), _splits(book, few, at_first), few)
+        best[some] = np.minimum(best[some], np.where(memory <= limit, step, np.inf))
     return best
 
 
-def _splits(book: KeyBook, rows: Candidates, early: bool = False) -> StageSplit:
+def _splits(book: KeyBook, rows: Candidates, at_first: int | None = None) -> StageSplit:
     """The extreme ranks of the rows' splits."""
     saturated = np.minimum(rows.m_high, np.where(rows.vpp == 1, rows.pp, 2 * rows.pp))
     first, key = distinct([rows.pp, rows.vpp, saturated])
     architecture = book.instance.architecture
-    return of_rows(split_table(architecture, rows.pp[first], rows.vpp[first], saturated[first], early), key)
+    table = split_table(architecture, rows.pp[first], rows.vpp[first], saturated[first], at_first)
+    return of_rows(table, key)
 
 
 def _priced(rates: StageRates, split: StageSplit, rows: Candidates) -> tuple[Array, Array]:

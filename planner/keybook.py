@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costmodel.layer import LayerCost
 from costmodel.memory.shape import scaled
 from costmodel.memory.states import state_bytes
+from costmodel.pipeline import most_chunks
 from costmodel.rates import stage_rates
 from costmodel.records import gather, stacked
 from costmodel.scale import straggler_factor
@@ -155,7 +156,7 @@ class KeyBook:
             most, chunks = rows.vpp, rows.vpp
         else:
             # Without enough micro-batches to fill the pipeline there is no interleaving.
-            most = np.where(rows.filled == 1, np.maximum((mix.layers + 2) // rows.pp, 1), 1)
+            most = np.where(rows.filled == 1, most_chunks(mix.layers, rows.pp), 1)
         tokens = rows.micro_batch * rows.m_high * self.instance.seq_len / (rows.tp * rows.cp * rows.pp)
         return compute_bound(
             self.least_of(rows), slowest, extra, mix, rows.pp, most, chunks, rows.m_high, tokens,

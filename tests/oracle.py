@@ -377,22 +377,20 @@ def compositions(total: int, ranges: tuple[tuple[int, int], ...]) -> Iterator[tu
 def splits(layers: int, pp: int, vpp: int) -> list[tuple[int, ...]]:
     """Any split with a layer a stage; interleaved, a chunk has as many layers on every rank.
 
-    But for the first and the last stage, which may have one fewer, if both together make up what is missing
-    to the same number of layers on every rank; chunks are as even as can be, the larger ones last.
+    But for the first and the last stage, which hold what is left; chunks are as even as can be, the larger ones
+    last, and no longer than it takes for all layers.
     """
     if vpp == 1:
         return list(compositions(layers, ((1, layers),) * pp))
-    found = []
-    for first, last in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        a_rank, rest = divmod(layers + first + last, pp)
-        if rest or first + last >= pp:
-            continue
+    a_rank = next(n for n in range(layers + 1) if n * pp >= layers)
+    chunks = [a_rank // vpp + (chunk >= vpp - a_rank % vpp) for chunk in range(vpp)]
+    split = [n for n in chunks for _ in range(pp)]
+    middle, found = split[1:-1], []
+    for first in range(split[0] + 1):
+        last = layers - sum(middle) - first
         # An end may hold no layer at all: nothing but the embedding, or the head.
-        chunks = [a_rank // vpp + (chunk >= vpp - a_rank % vpp) for chunk in range(vpp)]
-        split = [n for n in chunks for _ in range(pp)]
-        split[0], split[-1] = split[0] - first, split[-1] - last
-        if min(split[1:-1]) >= 1:
-            found.append(tuple(split))
+        if 0 <= last <= split[-1] and min(chunks) >= 1:
+            found.append((first, *middle, last))
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.pipeline import level_chunks, micro_batches_in_flight, plain_layers
+from costmodel.pipeline import level_chunks, micro_batches_in_flight
 from planner.bound.extent import extent
 from planner.bound.mix import LayerMix
 
@@ -28,8 +28,9 @@ def test_extents_are_those_of_the_schedule_whatever_shares_their_array(layers: i
     pp, vpp = np.array(rows).T
     reach = extent(LayerMix(np.array([layers]), 0), pp, vpp, np.array(counts), any_vpp=False)
     shape = reach.exists.shape
-    least, most, short = (np.broadcast_to(of, shape) for of in (reach.least, reach.most, reach.short))
-    surplus = np.broadcast_to(reach.surplus, shape)
+    least, most, each, surplus = (
+        np.broadcast_to(of, shape) for of in (reach.least, reach.most, reach.each, reach.surplus)
+    )
     for row, ((p, v), m) in enumerate(zip(rows, counts, strict=True)):
         flying = micro_batches_in_flight(p, v, m)
         assert reach.exists[row].sum() == p
@@ -39,23 +40,25 @@ def test_extents_are_those_of_the_schedule_whatever_shares_their_array(layers: i
         if level is None:
             assert (set(least[row, :p]), set(most[row, :p])) == ({1}, {layers})
             continue
-        assert set(most[row, :p]) == {sum(level.sizes)}
-        ends = [sum(level.sizes) - (level.short > 0) * ((r == 0) + (r == p - 1)) for r in range(p)]
-        assert least[row, :p].tolist() == ends
-        # What chunks keep beside the rank's least: no more than with the sizes that ranks do have.
-        kept = (np.array(level.sizes) * (flying - flying.min(axis=1, keepdims=True))).sum(axis=1)
-        spared = short[row, :p]
-        assert (surplus[row, :p] - spared <= kept).all()
-        assert (surplus[row, :p] <= kept).all()
-        assert spared.tolist() == [(level.short > 0) * (flying[0].max() - flying[0].min()), *[0] * (p - 1)]
+        held = sum(level.sizes)
+        assert set(most[row, :p]) == {held}
+        fewest = np.min([level.split(p, first).reshape(v, p).sum(axis=0) for first in level.at_first], axis=0)
+        assert least[row, :p].tolist() == fewest.tolist()
+        # A whole rank keeps what its chunks keep, and a layer of the first one is spared the most.
+        kept = (np.array(level.sizes) * flying).sum(axis=1)
+        np.testing.assert_allclose(each[row, :p] * held + surplus[row, :p], kept)
+        shorter = level.at_first[-1] > 0
+        assert each[row, :p].tolist() == [
+            flying[0].max() if shorter else flying[0].min(),
+            *flying[1:].min(axis=1),
+        ]
 
 
 def shortened(layers: int, pp: int, vpp: int) -> list[list[int]]:
-    """Layers of every virtual stage, by which end holds one fewer."""
-    split = plain_layers(layers, pp, vpp).tolist()
-    if -layers % pp != 1:
-        return [split]
-    return [split, [split[0] - 1, *split[1:-1], split[-1] + 1]]
+    """Layers of every virtual stage, by what the first one is without."""
+    level = level_chunks(layers, pp, vpp)
+    assert level is not None
+    return [level.split(pp, first).tolist() for first in level.at_first]
 
 
 INTERLEAVED = st.integers(4, 90).flatmap(
@@ -82,13 +85,12 @@ def test_what_interleaved_ranks_hold_and_keep_is_no_less_than_their_extent_says(
         for rank in range(p):
             held = np.array(split[rank::p])
             n, kept = int(held.sum()), float((held * flying[rank]).sum())
-            least, most, surplus, short = (
+            least, most, each, surplus = (
                 float(np.broadcast_to(getattr(reach, name), reach.exists.shape)[0, rank])
-                for name in ("least", "most", "surplus", "short")
+                for name in ("least", "most", "each", "surplus")
             )
-            spared = short if n < most else 0.0
             assert least <= n <= most
-            assert kept >= reach.in_flight_least[0, rank] * n + surplus - spared
+            assert kept >= each * n + surplus
             assert flying[rank].max() >= reach.in_flight_most[0, rank]
 
 

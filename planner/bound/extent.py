@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.pipeline import chunk_sizes
 from planner.bound.mix import LayerMix
 
 Array = NDArray[Any]
@@ -23,10 +24,12 @@ class Extent:
     least: Array
     """Fewest layers."""
     most: Array
+    each: Array
+    """Layers x micro-batches in flight of a rank with n layers: each*n + `surplus` or more.
+
+    Of the first rank those of its first chunk, the one that may be without layers; of others the chunk's
+    that keeps least."""
     surplus: Array
-    """Sum over chunks of its fewest layers x (micro-batches in flight - the rank's least)."""
-    short: Array
-    """What of that a rank is spared that holds one layer fewer than it could."""
     in_flight_least: Array
     """Of the rank's chunks, the one that keeps least in flight."""
     in_flight_most: Array
@@ -39,7 +42,7 @@ class Extent:
     """Layers of both kinds that an interleaved rank holds at least, beside leading ones; 0 where nothing says
     so."""
     level_surplus: Array
-    """`surplus` less `short`, of layers of any kind, beside leading ones."""
+    """Of so many layers of any kind what they keep beside the least of any chunk each, leading ones aside."""
 
 
 def extent(
@@ -62,8 +65,8 @@ def extent(
     flat = Extent(
         least=mix.layers // p * one if mix.even else one,
         most=(mix.layers // p if mix.even else mix.layers) * one,
+        each=single,
         surplus=none,
-        short=none,
         in_flight_least=single,
         in_flight_most=single,
         exists=rank < p,
@@ -91,22 +94,22 @@ def _interleaved(flat: Extent, layers: int, p: Array, v: Array, num_microbatches
     rounds, rest = np.divmod(np.maximum(warm_up, 1), p * v)
     first = np.where(v == 1, flat.in_flight_most, rounds * p + np.minimum(rest, p))
     last = np.where(v == 1, flat.in_flight_least, rounds * p + np.clip(rest - (v - 1) * p, 0, p))
-    # Every rank holds the same layers, but for ends that hold one fewer (`level_chunks`).
-    held, short, base = _levels(layers, p, v)
-    ends = (rank == 0).astype(int) + (rank == p - 1)
+    held, smaller, _, _ = chunk_sizes(layers, p, v)
+    at_first, at_last = _fewer(layers, p, v)
+    fewer = np.where(v == 1, 0, at_first * (rank == 0) + at_last * (rank == p - 1))
     # The last chunks are the ones that hold a layer more.
-    smaller = np.clip(v - (held - base * v), 0, v)
-    larger = warm_up - smaller * rounds * p - np.minimum(rest, smaller * p)
-    surplus = np.where(v == 1, 0.0, base * warm_up + larger - held * last)
-    spared = short * (rank == 0) * (first - last)
+    without = np.clip(v - (held - smaller * v), 0, v)
+    larger = warm_up - without * rounds * p - np.minimum(rest, without * p)
+    whole = smaller * warm_up + larger
+    each = np.where((rank == 0) & (fewer > 0), first, last)
     return replace(
         flat,
-        least=np.where(v == 1, 1.0, held - short * ends),
+        least=np.where(v == 1, 1.0, held - fewer),
         most=np.where(v == 1, layers, held) * np.ones(p.shape),
-        surplus=surplus,
-        short=spared,
-        level=np.where(v == 1, 0.0, held - short * ends),
-        level_surplus=surplus - spared,
+        each=each,
+        surplus=np.where(v == 1, 0.0, whole - held * each),
+        level=np.where(v == 1, 0.0, held - fewer),
+        level_surplus=np.where(v == 1, 0.0, whole - held * last - fewer * (each - last)),
         in_flight_least=last,
         in_flight_most=first,
     )
@@ -119,32 +122,35 @@ def _however_interleaved(flat: Extent, layers: int, p: Array) -> Extent:
     half the layers, min(p, 2(p - rank) - 1).
     """
     rank, several = np.arange(flat.exists.shape[1]), p > 1
-    held, short, _ = _levels(layers, p, np.full_like(p, 2))
-    ends = (rank == 0).astype(int) + (rank == p - 1)
-    less = (p - np.minimum(p, 2 * (p - rank) - 1)) * -(-held // 2)
+    # Two chunks are the ones of which the ends can be without the most layers.
+    held, _, larger, _ = chunk_sizes(layers, p, np.full_like(p, 2))
+    at_first, at_last = _fewer(layers, p, np.full_like(p, 2))
+    fewest = held - at_first * (rank == 0) - at_last * (rank == p - 1)
+    less = (p - np.minimum(p, 2 * (p - rank) - 1)) * larger
     return replace(
         flat,
-        least=np.where(several, held - short * ends, flat.least),
+        least=np.where(several, fewest, flat.least),
         most=np.where(several, held, flat.most),
+        each=np.where(several, p, flat.each),
         surplus=np.where(several, -1.0 * less, 0.0),
         in_flight_least=np.where(several, p, flat.in_flight_least),
         in_flight_most=np.where(several, p, flat.in_flight_most),
-        level=np.where(several, held - short * ends, 0.0),
+        level=np.where(several, fewest, 0.0),
         level_surplus=np.where(several, -1.0 * less, 0.0),
     )
 
 
-def _levels(layers: int, p: Array, v: Array) -> tuple[Array, Array, Array]:
-    """Layers of a rank, whether its ends may hold one fewer, and the fewest layers of a chunk: (rows, 1)."""
-    missing = -layers % p
-    held = (layers + missing) // p
-    return held, ((missing > 0) & (v > 1)).astype(int), np.where(v == 1, 1, held // v)
+def _fewer(layers: int, p: Array, v: Array) -> tuple[Array, Array]:
+    """Layers that the first and the last stage of an interleaved pipeline may be without: (rows, 1)."""
+    _, smaller, larger, short = chunk_sizes(layers, p, v)
+    return np.minimum(short, smaller), np.minimum(short, larger)
 
 
 def _of_kind(reach: Extent, mix: LayerMix, p: Array, v: Array, any_vpp: bool) -> Extent:
     """Extents of the more numerous of two kinds of layers."""
-    _, short, base = _levels(mix.layers, p, v)
-    rank, end = np.arange(reach.exists.shape[1]), base - short
+    rank, chunked = np.arange(reach.exists.shape[1]), v > 1
+    base = np.where(chunked, chunk_sizes(mix.layers, p, v).smaller, 1)
+    end = base - np.where(chunked, _fewer(mix.layers, p, v)[0], 0)
     # Layers of the other kind may take a rank's places: anywhere, or those of the leading stages.
     taken = 1 + np.maximum(-(-(mix.lead - end) // np.maximum(base, 1)), 0) if mix.lead else p * v
     # The first stage may be empty if the pipeline is interleaved in the end.
@@ -154,12 +160,14 @@ def _of_kind(reach: Extent, mix: LayerMix, p: Array, v: Array, any_vpp: bool) ->
     chunk = np.where(v == 1, mix.lead, np.minimum(mix.lead, end))
     chunk = np.minimum(mix.lead, 1) * (1 - late) if any_vpp else chunk
     lead = np.where(rank == 0, chunk, 0.0)
+    # Ranks that are short of layers keep more a layer, and less beside them: here none of either.
+    wider = reach.each > reach.in_flight_least
     return replace(
         reach,
         least=np.where(open_to_rare, 0.0, reach.least),
         most=reach.most - lead,
-        surplus=np.where(open_to_rare, np.minimum(reach.surplus, 0.0), reach.surplus),
-        short=np.where(open_to_rare, 0.0, reach.short),
+        each=np.where(open_to_rare, reach.in_flight_least, reach.each),
+        surplus=np.where(open_to_rare, np.where(wider, 0.0, np.minimum(reach.surplus, 0.0)), reach.surplus),
         lead=lead,
         rare=np.where(open_to_rare, mix.lead or mix.layers, 0.0),
         level=np.maximum(reach.level - lead, 0.0),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.architecture import Architecture
+from costmodel.pipeline import chunk_sizes
 from costmodel.run import Column
 from planner.frameworks.rules import even_stages
 from planner.instance import Instance
@@ -42,12 +43,15 @@ class LayerMix:
         return _mix(architecture, even)  # pyright: ignore[reportArgumentType]  # frozen pydantic models hash
 
     def least_at_ends(self, pp: Column, chunks: Column) -> Array:
-        """Fewest layers beside embedding or head: one; interleaved all of a rank but one (`level_chunks`)."""
+        """Fewest layers beside embedding or head: one; interleaved all of a rank but what the ends lack.
+
+        `chunks` of a rank, or fewer (`level_chunks`): the last one then counts with more than it holds.
+        """
         stages = np.asarray(pp)
         if self.even:
             return np.asarray(self.layers // stages)
-        missing = -self.layers % stages
-        return np.where(np.asarray(chunks) > 1, (self.layers + missing) // stages - (missing > 0), 1)
+        of = chunk_sizes(self.layers, stages, np.asarray(chunks))
+        return np.where(np.asarray(chunks) > 1, of.held - np.minimum(of.short, of.larger), 1)
 
 
 def layer_mix(instance: Instance) -> LayerMix:

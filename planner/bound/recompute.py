@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.pipeline import chunk_range
+from costmodel.pipeline import chunk_sizes
 from costmodel.run import Column
 
 Array = NDArray[Any]
@@ -52,32 +52,33 @@ def recompute_cases(recompute: str, uniform: bool, layers: int, pp: Array, vpp: 
 
 def _interleaved_cases(layers: int, pp: Array, vpp: Array) -> list[Recompute]:
     """Uniform recompute of q layers a virtual stage, up to all that one holds."""
-    rank, last = np.arange(int(pp.max())), pp[:, None] - 1
-    end, base = (np.asarray(value) for value in chunk_range(layers, (pp * vpp)[:, None])[:2])
-    ends = (rank == 0).astype(int) + (rank == last)
-    cases = []
-    for q in range(int(base.max()) + 2):
-        # A stage at an end may hold fewer than q layers.
-        least = np.where(q > base, layers, vpp[:, None] * q - ends * (q > end))
-        most = np.where(q > base, layers, vpp[:, None] * q)
-        total = np.where(q > base[:, 0], layers, np.where(rank <= last, least, 0).sum(axis=-1))
-        cases.append(Recompute(least, most, False, total))
-    return cases
+    most = int(chunk_sizes(layers, pp, vpp).larger.max())
+    return [_of_chunks(layers, pp, vpp, np.asarray(q)) for q in range(most + 1)]
+
+
+def _of_chunks(layers: int, pp: Array, vpp: Array, each: Array) -> Recompute:
+    """Of interleaved rows that recompute so many layers of each virtual stage, or all it has."""
+    rank, p, v, q = np.arange(int(pp.max())), pp[:, None], vpp[:, None], each[..., None]
+    held, smaller, larger, short = chunk_sizes(layers, p, v)
+    # Of a rank whose chunks are whole: at the ends fewer.
+    again = np.where(q > smaller, held, v * q)
+    first, last = (
+        np.minimum(q, size) - np.minimum(q, size - np.minimum(short, size)) for size in (smaller, larger)
+    )
+    least = again - first * (rank == 0) - last * (rank == p - 1)
+    total = (p * again - np.minimum(first + last, short))[:, 0]
+    every = q >= larger
+    least, most = (np.where(every, layers, value) for value in (least, again))
+    return Recompute(least, most, False, np.where(every[..., 0], layers, total))
 
 
 def uniform_case(layers: int, pp: int, vpp: int, each: Array) -> Recompute:
     """Uniform recompute of one candidate, a row for each number of layers that a virtual stage recomputes."""
-    q, ranks = each[:, None], np.arange(pp)
-    if vpp == 1:
-        # The least of it in all is recomputed where one stage holds all layers that the others can spare.
-        total = np.where(each > 0, pp - 1 + np.minimum(each, layers - pp + 1), 0)
-        return Recompute(q, q, False, total)
-    end, base = (int(value) for value in chunk_range(layers, pp * vpp)[:2])
-    ends = (ranks == 0).astype(int) + (ranks == pp - 1)
-    # A stage at an end may hold fewer than q layers.
-    least = np.where(q > base, layers, vpp * q - ends * (q > end))
-    most = np.where(q > base, layers, vpp * q) + 0 * least
-    return Recompute(least, most, False, np.where(each > base, layers, least.sum(axis=-1)))
+    if vpp > 1:
+        return _of_chunks(layers, np.full(len(each), pp), np.full(len(each), vpp), each)
+    # The least of it in all is recomputed where one stage holds all layers that the others can spare.
+    total = np.where(each > 0, pp - 1 + np.minimum(each, layers - pp + 1), 0)
+    return Recompute(each[:, None], each[:, None], False, total)
 
 
 def schedule_kind(pp: Array, vpp: Array) -> Array:

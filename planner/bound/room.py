@@ -31,8 +31,6 @@ class RankRoom:
     other_time: Array
     need: Array
     base: Array
-    short: Array
-    """Bytes less where a rank holds one layer fewer than it could."""
     rebuilt: Array
     """Bytes more where any layer is recomputed: one that the backward pass rebuilds."""
     saved: Array
@@ -60,20 +58,19 @@ class RankRoom:
         `any_vpp` and `interleaved` as of `extent`; `recomputes`: whole layers may be.
         """
         kind, reach = mix.kind, extent(mix, pp, vpp, num_microbatches, any_vpp, interleaved)
-        least, most = reach.in_flight_least, reach.in_flight_most
+        each, most = reach.each, reach.in_flight_most
         kept, checkpoint = rates.kept.kinds[:, kind, None], rates.checkpoint[:, kind, None]
         states = rates.states.kinds[:, kind, None]
-        fixed, rebuilt, other_time = _beside_layers(rates, mix, reach, _Ends(pp, least.shape))
+        fixed, rebuilt, other_time = _beside_layers(rates, mix, reach, _Ends(pp, each.shape))
         room = ((limit - rates.fixed_bytes) / (1 + rates.overhead))[:, None] - fixed
         surplus, lightest = reach.surplus, np.minimum(kept, checkpoint)
-        most_kept = (room - (surplus - reach.short) * lightest) / (states + least * lightest)
+        most_kept = (room - surplus * lightest) / (states + each * lightest)
         return cls(
             time=rates.work.kinds[:, kind, None],
             again=rates.recompute[:, kind, None],
             other_time=other_time,
-            need=states + least * kept,
+            need=states + each * kept,
             base=surplus * kept - room,
-            short=reach.short * kept,
             rebuilt=rebuilt,
             # A recomputed layer may also be dearer to keep (tiny models): then none is recomputed.
             saved=most * np.maximum(kept - checkpoint, 0.0),
@@ -97,15 +94,12 @@ class RankRoom:
             other_time=self.other_time,
             per_second=inverse(self.time),
             memory=self._memory(base, case.more),
-            memory_short=self._memory(base - self.short, case.more) if self.short.any() else None,
-            spares=self.short > 0,
             again=again if forced else None,
             again_time=again * self.again,
             per_second_again=inverse(self.time + self.again),
             most=self.most,
             spared=self.spared if np.isfinite(self.spared).any() else None,
             least=self.extent.least,
-            largest=self.extent.most,
             missing=~self.extent.exists,
         )
 
@@ -123,9 +117,6 @@ class RankRoom:
     def least_recomputed(self, wanted: float) -> Array:
         """Least number of layers that must be recomputed for all to fit: (rows,)."""
         exists, free = self.extent.exists, -self.base / self.need
-        if self.short.any():  # a rank that holds fewer than it could is spared bytes
-            fewer = np.minimum((self.short - self.base) / self.need, self.extent.most - 1)
-            free = np.where(self.short > 0, np.maximum(free, fewer), free)
         short = wanted - np.where(exists, np.maximum(free, 0.0), 0.0).sum(axis=-1)
         if not (short > 0).any():
             return np.zeros(len(free))
@@ -208,9 +199,6 @@ class Holding:
     per_second: Array
     """1 / seconds of a layer; huge where layers take no time."""
     memory: Memory
-    memory_short: Memory | None
-    """Of ranks that hold one layer fewer than they could, where that spares any anything."""
-    spares: Array
     again: Array | None
     """Layers that are recomputed at least, if any."""
     again_time: Array
@@ -220,7 +208,6 @@ class Holding:
     most: Array
     spared: Array | None
     least: Array
-    largest: Array
     missing: Array
     """Ranks beyond pp."""
 
@@ -233,9 +220,6 @@ class Holding:
         left = slowest[:, None] * (1 + 1e-12) - self.other_time
         rest = left if self.again is None else left - self.again_time
         n = self._whole(rest, self.memory)
-        if self.memory_short is not None:
-            fewer = np.minimum(self._whole(rest, self.memory_short), self.largest - 1)
-            n = np.where((n >= self.largest) | ~self.spares, n, fewer)
         if self.again is not None:
             all_again = np.floor(np.minimum(left * self.per_second_again, self.most) + 1e-9)
             n = np.where(n >= self.again, n, np.minimum(all_again, self.again))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.pipeline import most_chunks
 from costmodel.records import gather
 from costmodel.transfer import hop_time, steady_transfer
 from planner.bound.capacity import capacity_bound
@@ -92,7 +93,7 @@ def _group_bound(book: KeyBook, rows: Groups, family: int) -> Array:
     for at in rank_buckets(rows.pp, np.zeros(len(rows), dtype=np.int64)):
         some = rows.take(at)
         one = np.ones_like(some.pp)
-        most = np.where(some.filled == 1, np.maximum((mix.layers + 2) // some.pp, 1), 1)
+        most = np.where(some.filled == 1, most_chunks(mix.layers, some.pp), 1)
         cases = recompute_cases(recompute, False, mix.layers, some.pp, one)
         here = rates if len(at) == len(rows) else gather(rates, at)
         bound[at] = capacity_bound(

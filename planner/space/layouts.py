@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from costmodel.pipeline import level_chunks
+from costmodel.pipeline import level_chunks, most_chunks
 from planner.frameworks.rules import launches_chunks, launches_pipeline, launches_zero, node_scoped
 from planner.instance import Instance, Pool
 from planner.space.columns import Array, Candidates, Groups, Pipelines, values_of
@@ -188,7 +188,8 @@ def pipeline_zero_stages(
 def chunk_counts(instance: Instance, pp: int) -> list[int]:
     """Values of vpp: 1, or with a pipeline as many chunks as ranks can keep step with (`level_chunks`)."""
     layers = instance.architecture.layers
-    level = [vpp for vpp in range(2, layers // pp + 2) if pp > 1 and level_chunks(layers, pp, vpp)]
+    several = range(2, int(most_chunks(layers, pp)) + 1) if pp > 1 else ()
+    level = [vpp for vpp in several if level_chunks(layers, pp, vpp)]
     permits = instance.narrowing.permits
     return [vpp for vpp in (1, *level) if permits("vpp", vpp) and launches_chunks(instance, pp, vpp)]
 

@@ -40,9 +40,9 @@ def slot_range(problem: StageProblem, slot: Slot) -> tuple[int, int]:
     level = level_chunks(total, problem.pp, problem.vpp)
     if level is None:
         return 1, total - stages + 1
-    sizes = [level.sizes[stage // problem.pp] for stage in slot.stages]
-    spared = sum(stage in (0, stages - 1) for stage in slot.stages)
-    return sum(sizes) - min(spared, level.short), sum(sizes)
+    held, first = sum(level.sizes[stage // problem.pp] for stage in slot.stages), level.at_first
+    fewer = (0 in slot.stages) * first[-1] + (stages - 1 in slot.stages) * (level.short - first[0])
+    return held - fewer, held
 
 
 def ordered_stages(architecture: Architecture) -> int:

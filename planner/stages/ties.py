@@ -57,7 +57,7 @@ def _has_choice(problem: StageProblem) -> bool:
     if problem.pp == 1 or problem.even:
         return False
     level = level_chunks(problem.architecture.layers, problem.pp, problem.vpp)
-    return level is None or level.short == 1
+    return level is None or len(level.at_first) > 1
 
 
 @dataclass(frozen=True, slots=True)
