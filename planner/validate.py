@@ -70,7 +70,7 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         "interleaving has micro-batches in multiples of pp": d.vpp == 1 or d.num_microbatches % d.pp == 0,
         "chunks add up to the layers of their stage": d.vpp == 1
         or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
-        "chunks take all ranks equally long: as many layers each, but one fewer at an end": d.vpp == 1
+        "chunks take all ranks equally long: as many layers each, but fewer at the ends": d.vpp == 1
         or keeps_step(chunks),
         "ZeRO 2 and 3 are without a pipeline, or ZeRO 2 by rounds of virtual stages": d.zero < 2
         or d.pp == 1
@@ -141,14 +141,11 @@ def _narrowing(problem: Problem, d: Decisions) -> list[str]:
 
 
 def keeps_step(chunks: list[tuple[int, ...]]) -> bool:
-    """Whether no rank waits for a chunk that is longer on another; the ends may be shorter."""
+    """Whether no rank waits for a chunk that is longer on another; the pipeline's ends may be shorter."""
+    first, last = (0, 0), (len(chunks) - 1, len(chunks[0]) - 1)
     for chunk, sizes in enumerate(zip(*chunks, strict=True)):
-        ends = [rank for rank, here in ((0, chunk == 0), (-1, chunk == len(chunks[0]) - 1)) if here]
         full = max(sizes)
-        least = [full] * len(sizes)
-        for rank in ends:
-            least[rank] = full - 1
-        if any(not low <= n <= full for low, n in zip(least, sizes, strict=True)):
+        if any(n < full and (rank, chunk) not in (first, last) for rank, n in enumerate(sizes)):
             return False
     return True
 

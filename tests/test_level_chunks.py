@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from costmodel.pipeline import level_chunks, plain_layers
+from costmodel.step import pipeline_time
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,70 @@ def test_there_are_level_chunks_exactly_where_counting_finds_them() -> None:
                     for first in ways:
                         split = level.split(pp, first)
                         assert (split.sum(), split[0], split.min() >= 0) == (layers, sizes[0] - first, True)
+
+
+def simulated(pp: int, vpp: int, m: int, layers: Any, head: float = 0.0) -> float:
+    """Seconds of interleaved 1F1B, pass by pass in each rank's order.
+
+    A layer takes 1 forward and 2 backward, the head as long as `head` layers. Of its m*v forward passes a rank
+    runs 2(p - r - 1) + (v - 1)p before its first backward one (Narayanan et al. 2021, section 2.2).
+    """
+    seconds, every = np.array(layers, dtype=float), m * vpp
+    seconds[-1] += head
+    forward = [(i % (pp * vpp) // pp, i // (pp * vpp) * pp + i % pp) for i in range(every)]
+    backward = [(vpp - 1 - chunk, which) for chunk, which in forward]
+    orders = []
+    for rank in range(pp):
+        warm = min(2 * (pp - rank - 1) + (vpp - 1) * pp, every)
+        order = [(1, *of) for of in forward[:warm]]
+        for one, other in zip(forward[warm:], backward, strict=False):
+            order += [(1, *one), (-1, *other)]
+        orders.append(iter([*order, *((-1, *of) for of in backward[every - warm :])]))
+    ended: dict[tuple[int, int, int], float] = {}
+    clocks = [0.0] * pp
+    waiting = [next(order, None) for order in orders]
+    while len(ended) < 2 * every * pp:
+        for rank in range(pp):
+            while (of := waiting[rank]) is not None:
+                way, chunk, which = of
+                stage = chunk * pp + rank
+                turns = way < 0 and stage == pp * vpp - 1
+                needed = (1, stage, which) if turns else (way, stage - way, which)
+                if needed not in ended and (way < 0 or stage):
+                    break
+                start = max(clocks[rank], ended.get(needed, 0.0))
+                clocks[rank] = ended[way, stage, which] = start + (1 if way > 0 else 2) * float(
+                    seconds[stage]
+                )
+                waiting[rank] = next(orders[rank], None)
+    return max(clocks)
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp"), [(64, 16, 2), (61, 16, 2), (61, 8, 4), (60, 16, 2), (126, 16, 4), (92, 8, 3)]
+)
+@pytest.mark.parametrize("head", [0.0, 1.0])
+def test_the_step_is_that_of_the_schedule_whichever_end_is_short(
+    layers: int, pp: int, vpp: int, head: float
+) -> None:
+    level = level_chunks(layers, pp, vpp)
+    assert level is not None
+    for rounds, closeness in ((1, 0.05), (8, 0.008)):
+        for first in level.at_first:
+            split = level.split(pp, first)
+            busy = 3.0 * split.reshape(vpp, pp).sum(axis=0)
+            busy[-1] += 3 * head
+            said = pipeline_time(busy.max(), busy.sum(), rounds * pp, vpp)
+            assert simulated(pp, vpp, rounds * pp, split, head) == pytest.approx(said, rel=closeness)
+
+
+def test_a_chunk_that_is_longer_on_some_ranks_makes_the_others_wait() -> None:
+    """Every rank holds four layers either way."""
+
+    def period(split: Any) -> float:
+        return (simulated(4, 2, 64, split) - simulated(4, 2, 32, split)) / 32
+
+    level = level_chunks(16, 4, 2)
+    assert level is not None
+    assert period(level.split(4)) == pytest.approx(3 * 4)
+    assert period([3, 1, 3, 1, 1, 3, 1, 3]) / (3 * 4) == pytest.approx(1.19, abs=0.005)
