@@ -19,7 +19,6 @@ from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.goal import in_families
 from planner.search.ledger import Ledger
-from planner.search.rows import plainest_plan
 from planner.solution import Estimate, Proof, RunnerUp, Solution
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size
@@ -51,8 +50,6 @@ def solve(
     effort = Effort(until=until, progress=progress)
     plan = best(table, in_families(usual), effort)
     proved, surely = proof(table, Ledger.of(table, usual), effort), not effort.out_of_time
-    if plan is not None and not effort.out_of_time:
-        plan = plainest_plan(table.book, plan)
     if plan is None and not surely:
         raise TimeLimit(f"no plan was found in {time_limit:g} s; nothing is proved either way")
     # Before anything is explained: what time there is belongs to the search.

@@ -16,10 +16,7 @@ from random_problems import leading, problem
 from searched import execution, solved
 
 from planner.instance import Instance
-from planner.keybook import KeyBook
 from planner.search import Plan
-from planner.search.rows import plainest_plan
-from planner.space.recompute import recompute_families
 
 SIZES = ("pool", "tp", "cp", "pp", "vpp", "dp", "ep", "etp", "micro_batch", "zero", "zero_scope")
 ROUNDING = 1e-5
@@ -54,21 +51,19 @@ def assumed(random: Random) -> Instance:
 
 @pytest.mark.parametrize("make", [assumed, problem, leading])
 def test_no_tie_recomputes_less_or_leaves_more_memory(make: Callable[[Random], Instance]) -> None:
-    wrong, moved = [], 0
+    wrong, compared = [], 0
     for seed in range(80_000, 80_030):
         random = Random(seed)
         oracle = small_problem(random, 500, make)
         instance = with_limits(random, oracle)
-        first = solved(instance)
-        best = None if first is None else ties(oracle, instance, first)
-        if first is None or best is None:
+        plan = solved(instance)
+        best = None if plan is None else ties(oracle, instance, plan)
+        if plan is None or best is None:
             continue
-        plan = plainest_plan(KeyBook.of(instance, recompute_families(instance)), first)
-        assert plan.step <= first.step * (1 + 1e-7)
-        moved += plan.stages != first.stages
+        compared += 1
         mine = sum(plan.stages.recomputed), plan.memory
         fuller = instance.assume_mfu is None and mine[1] > best[1] * (1 + ROUNDING)
         if mine[0] > best[0] or (mine[0] == best[0] and fuller):
             wrong.append(f"seed {seed}: {mine}, {best}: {plan.stages}")
     assert not wrong, "\n".join(wrong)
-    assert moved or make is not assumed
+    assert compared > 10

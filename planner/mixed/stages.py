@@ -142,23 +142,27 @@ def _solved(
 ) -> Solved:
     """The best assignment of a case, and its step in the model's units."""
     stages = StageModel(problem.shape, each)
+    _add_limits(stages, problem)
+    return best_assignment(stages, _add_step(stages, problem, unit), most, until)
+
+
+def _add_limits(stages: StageModel, problem: MixedStages, spare: Any = 0) -> None:
+    """Every rank within its GPU's memory, with so many units to spare, and what the rule asks for."""
     for line in _lines(problem):
         for rank, pool in line:
             flying = micro_batches_in_flight(problem.shape.pp, 1, problem.num_microbatches[pool])[:, 0]
-            add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying)
-    step = _add_objective(stages, problem, unit)
+            add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying, spare)
     if problem.rule is not None:
         # Without chunks every rank has a slot of its own.
         stages.model.add(sum(stages.layers[: problem.rule.ranks]) != problem.rule.layers)
-    return best_assignment(stages, step, most, until)
 
 
-def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any:
-    """BUBBLE_PARTS x (slowest line + worst end of step) in integer units, then few recomputed layers.
+def _add_step(stages: StageModel, problem: MixedStages, unit: float) -> Any:
+    """BUBBLE_PARTS x (slowest line + worst end of step) in integer units.
 
     A line takes (m - x)*slowest + x*total + its transfers, x the share of the bubble that is left.
     """
-    model, costs, layers = stages.model, problem.costs, problem.shape.architecture.layers
+    model, costs = stages.model, problem.costs
     most = TIME_UNITS << 20
     pace, end = model.new_int_var(0, most, "pace"), model.new_int_var(-most, most, "end_of_step")
     bubble = round(BUBBLE_PARTS * costs.rates[0].bubble)
@@ -177,9 +181,7 @@ def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any
         moved = float(m * costs.steady[number, 0] + costs.fill[number, 0])
         line_seconds = (BUBBLE_PARTS * m - bubble) * slowest + bubble * sum(busy)
         model.add(pace >= line_seconds + integer(BUBBLE_PARTS * moved, unit))
-    step = pace + BUBBLE_PARTS * end
-    model.minimize(step * (layers + 1) + sum(stages.recomputed))
-    return step
+    return pace + BUBBLE_PARTS * end
 
 
 def highest(pieces: list[tuple[PerLayer, Array]]) -> list[tuple[PerLayer, Array]]:

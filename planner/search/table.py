@@ -19,7 +19,7 @@ from planner.search.goal import Effort, Goal
 from planner.search.least import Least, PerGpuSecond
 from planner.search.outside import Outside
 from planner.search.pipelines import PipelineTable
-from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
+from planner.search.rows import Plan, memory_limits, plain_plan, plainest_plan, solved_plan
 from planner.search.shorter import shorten
 from planner.search.tight import fitting_variants, group_memory_bound, row_memory_bound
 from planner.search.traffic import with_traffic
@@ -218,8 +218,8 @@ class Table:
         return found
 
     def plain_plan(self, row: Candidates, recomputes: bool) -> Plan:
-        """rows.plain_plan of a row."""
-        return plain_plan(self.book, row, recomputes)
+        """The plan of a row of which nothing is quicker than the plain split."""
+        return plainest_plan(self.book, plain_plan(self.book, row, recomputes))
 
     def solved_plan(self, row: Candidates, longest: float, effort: Effort) -> Plan | None:
         """rows.solved_plan of a row."""
