@@ -28,10 +28,11 @@ from planner.mixed.cells import Cells
 from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
-from planner.mixed.stages import StageRule, solve_mixed_stages
+from planner.mixed.stages import MixedStages, StageRule, plainest_mixed_stages, solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
 from planner.stages.problem import StagePlan
+from planner.stages.ties import Figures
 
 Array = NDArray[Any]
 Memo = dict[Any, "tuple[StagePlan | None, float]"]
@@ -138,22 +139,37 @@ class MixedSearch:
             self._planned(some, index, rule)
 
     def _planned(self, some: Schedules, index: int, rule: StageRule | None) -> MixedPlan | None:
-        """A schedule's best plan of those that a rule lets through, kept if it may win."""
+        """A schedule's best plan of those that a rule lets through, kept if it may win.
+
+        What is kept has the plainest of its equally quick stage assignments.
+        """
         at = np.array([index])
         economy, of = some.economy.take(at), some.decided.take(at)
         stages = self._assigned(some, index, float(self.longest(economy, of)[0]), rule)
         if stages is None:
             return None
         row = some.plan(index)
-        priced = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
-        step = np.array([priced.step_time])
-        seconds = economy.seconds(step)
-        cost = float(economy.total("cost", seconds)[0])
-        figures = {"step": priced.step_time, "seconds": float(seconds[0]), "dollars": cost}
-        plan = replace(row, stages=stages, **figures)
-        if len(self.wins(economy, step, of)):
-            self.keep(plan, economy, of)
+        plan = self._priced(row, economy, stages)
+        if not len(self.wins(economy, np.array([plan.step]), of)):
+            return plan
+        problem = replace(some.problem(index), rule=rule)
+        leanest = plainest_mixed_stages(problem, stages, lambda each: self._figures(row, problem, each))
+        plan = plan if leanest == stages else self._priced(row, economy, leanest)
+        self.keep(plan, economy, of)
         return plan
+
+    def _priced(self, row: MixedPlan, economy: Economy, stages: StagePlan) -> MixedPlan:
+        """A schedule with its stages, and what it takes."""
+        step = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed).step_time
+        seconds = economy.seconds(np.array([step]))
+        cost = float(economy.total("cost", seconds)[0])
+        return replace(row, stages=stages, step=step, seconds=float(seconds[0]), dollars=cost)
+
+    def _figures(self, row: MixedPlan, problem: MixedStages, stages: StagePlan) -> Figures:
+        """Seconds of a step with some stages, and bytes that the fullest rank leaves of its GPU's limit."""
+        of = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
+        pools = zip(problem.costs.limits, of.rank_memory, strict=True)
+        return of.step_time, min(limit - float(used.max()) for limit, used in pools)
 
     def _assigned(
         self, some: Schedules, index: int, longest: float, rule: StageRule | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -17,11 +18,12 @@ from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
 from planner.mixed.bound import pace_within_memory, step_of
 from planner.mixed.costs import MixedCosts
-from planner.stages.memory import add_rank_memory
+from planner.stages.memory import BYTES, add_rank_memory
 from planner.stages.model import StageModel
 from planner.stages.objective import BUBBLE_PARTS, TIME_UNITS, end_of_step_pieces, integer, linear
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.solve import Solved, best_assignment, best_of_cases
+from planner.stages.ties import Assignments, Figures, has_choice, plainest
 
 Array = NDArray[Any]
 
@@ -101,6 +103,24 @@ def solve_mixed_stages(problem: MixedStages, seconds: float | None, longest: flo
     most = None if np.isinf(longest) else _integer_step(problem, longest, unit, 1)
     bounded = ((each, _integer_step(problem, bound, unit, -1)) for each, bound in cases)
     return best_of_cases(bounded, most, lambda each, most: _solved(problem, each, unit, most, until))
+
+
+def plainest_mixed_stages(
+    problem: MixedStages, plan: StagePlan, figures: Callable[[StagePlan], Figures]
+) -> StagePlan:
+    """The leanest of assignments that take no longer than the best one (`stages.ties`)."""
+    if not has_choice(problem.shape, plan):
+        return plan
+    cases = problem.cases()
+    unit = _unit(problem, cases)
+    of = Assignments(
+        shape=problem.shape,
+        cases=cases,
+        room=int(max(problem.costs.limits) // BYTES) + 1,
+        add_limits=lambda stages, spare: _add_limits(stages, problem, spare),
+        add_step=lambda stages: _add_step(stages, problem, unit),
+    )
+    return plainest(of, plan, figures)
 
 
 def _unit(problem: MixedStages, cases: list[tuple[int | None, float]]) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.limits import within
-from planner.search.best import best
+from planner.search.best import best, plainness
 from planner.search.bounded import GroupTable, RowTable
 from planner.search.branch import run
 from planner.search.goal import Effort, OutOfTime, goal_of
@@ -161,10 +161,16 @@ class Front:
         self.plain = undominated([*self.plain, *found])
 
     def solved(self, index: int, plan: Plan) -> None:
-        """A plan within the limits dominates what is no better in anything."""
+        """A plan within the limits dominates what is no better in anything; of equal ones the plainest."""
         economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
-        if within(self.table.goal.limits, economy, step)[0]:
-            self.exact[figures(self.table.instance, plan, self.axis)] = plan
+        if not within(self.table.goal.limits, economy, step)[0]:
+            return
+        point = figures(self.table.instance, plan, self.axis)
+        for same in [of for of in self.exact if no_worse(of, point) and no_worse(point, of)]:
+            if plainness(self.exact[same].row) <= plainness(plan.row):
+                return
+            del self.exact[same]
+        self.exact[point] = plan
 
     def picks(self, index: Ints) -> Ints:
         """Of the rows looked at, those whose bound no other bound dominates, one of each that are equal."""

@@ -18,6 +18,7 @@ from planner.stages.memory import BYTES, add_memory
 from planner.stages.model import StageModel
 from planner.stages.objective import TIME_UNITS, add_step
 from planner.stages.problem import StagePlan, StageProblem
+from planner.stages.slots import slot_range, slots_of
 from planner.stages.solve import read_off
 
 Figures = tuple[float, float]
@@ -71,9 +72,9 @@ def plainest(
     for each, bound in of.cases:
         if bound > step * (1 + TIED):
             break  # so are all others
-        if each is not None and each > max(best[2].recomputed):
+        if each is not None and _fewest(of.shape, each) > best[0]:
             continue
-        found = _leanest(of, each, most, level)
+        found = _leanest(of, each, most, best[0], level)
         if found is None:
             continue
         its_step, its_left = figures(found)
@@ -108,11 +109,17 @@ def _units(of: Assignments, plan: StagePlan) -> int:
     return int(solver.value(step))
 
 
-def _leanest(of: Assignments, each: int | None, most: int, level: bool) -> StagePlan | None:
-    """The leanest assignment of a case whose step takes at most so many units; None if there is none.
+def _fewest(problem: StageProblem, each: int) -> int:
+    """Layers that are recomputed at least where every stage recomputes so many, or all it has."""
+    ranges = ((len(slot.stages), slot_range(problem, slot)[0]) for slot in slots_of(problem))
+    return sum(min(stages * each, fewest) for stages, fewest in ranges)
 
-    Or the most even one that recomputes least. Of what is equally good it is the one nearest to plain: that
-    is where it is looked for first.
+
+def _leanest(of: Assignments, each: int | None, most: int, again: int, level: bool) -> StagePlan | None:
+    """The leanest assignment of a case; None if no step takes at most so many units.
+
+    It recomputes no more than `again` layers. If `level`, the most even one that recomputes least. Of what is
+    equally good it is the one nearest to plain: that is where it is looked for first.
     """
     shape, stages, cp_model = of.shape, StageModel(of.shape, each), load_cp_model()
     plain = plain_layers(shape.architecture.layers, shape.pp, shape.vpp)
@@ -121,6 +128,7 @@ def _leanest(of: Assignments, each: int | None, most: int, level: bool) -> Stage
     spare = stages.model.new_int_var(0, of.room, "spare")
     of.add_limits(stages, spare)
     stages.model.add(of.add_step(stages) <= most)
+    stages.model.add(sum(stages.recomputed) <= again)
     second = -spare
     if level:
         total = shape.architecture.layers
