@@ -22,13 +22,25 @@ TERMS: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energ
 """Limits on a run that are fields of `Limits`, and the term of the objective that each is on."""
 OTHERS = ("energy", "carbon", "storage")
 Optimum = Callable[[Instance, Limits, Term, "Mask | None"], "Plan | None"]
-"""How the best plan of a single objective is found: `optimum`, or one that remembers."""
+"""How the best plan of a single objective is found: `optimum`, by some time, or one that remembers."""
 
 
-def optimum(instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None) -> Plan | None:
-    """The best plan of a single objective within limits, in a table of its own."""
-    families = every_family(instance) if mask else recompute_families(instance)
-    return best(Table.of(instance, goal_of(instance, limits, objective), families), mask, Effort())
+def optimum(
+    instance: Instance,
+    limits: Limits,
+    objective: Term,
+    mask: Mask | None = None,
+    until: float | None = None,
+) -> Plan | None:
+    """The best plan of a single objective within limits, in a table of its own.
+
+    Raises OutOfTime where that is not proved by `until` (of time.monotonic).
+    """
+    families, effort = every_family(instance) if mask else recompute_families(instance), Effort(until=until)
+    table = Table.of(instance, goal_of(instance, limits, objective), families, effort.check)
+    plan = best(table, mask, effort)
+    effort.conclude()
+    return plan
 
 
 def fastest(

@@ -24,6 +24,7 @@ from planner.problem import Problem
 from planner.report.candidates import Candidate, row_of
 from planner.report.choice import Setting, choose
 from planner.search import Effort, Plan, Table, best, goal_of
+from planner.search.goal import OutOfTime
 from planner.search.stricter import stricter
 from planner.solution import Decisions, End, Swing
 from planner.space.recompute import recompute_families
@@ -171,11 +172,14 @@ def hardware(scene: Scene, until: float | None) -> Iterator[Swing]:
         for factor in (1 + CHANGE, 1 - CHANGE):
             pools = tuple(change(pool, factor) for pool in instance.pools)
             other = replace(instance, pools=pools)
-            table = table_of(other) if roomiest is None else stricter(roomiest, other, goal_of(other))
-            roomiest = table if roomiest is None else roomiest
-            found = solved(scene, table, until)
-            if found is None:
+            try:
+                table = (
+                    table_of(other, until) if roomiest is None else stricter(roomiest, other, goal_of(other))
+                )
+                found = solved(scene, table, until)
+            except OutOfTime:
                 return
+            roomiest = table if roomiest is None else roomiest
             ends.append(found.model_copy(update={"to": f"{factor - 1:+.0%}"}))
         yield Swing(name=name, low=ends[1], high=ends[0], how="solved again")
 
@@ -191,17 +195,16 @@ def with_memory(pool: Pool, factor: float) -> Pool:
     return replace(pool, gpu=pool.gpu.model_copy(update={"memory": memory}))
 
 
-def table_of(instance: Instance) -> Table:
+def table_of(instance: Instance, until: float | None) -> Table:
     """A search of which nothing is known."""
-    return Table.of(instance, goal_of(instance), recompute_families(instance))
+    return Table.of(instance, goal_of(instance), recompute_families(instance), Effort(until=until).check)
 
 
-def solved(scene: Scene, table: Table, until: float | None) -> End | None:
-    """What is chosen on other hardware; None where the time is over."""
+def solved(scene: Scene, table: Table, until: float | None) -> End:
+    """What is chosen on other hardware. Raises OutOfTime."""
     effort, other = Effort(until=until), table.instance
     plan = best(table, None, effort, reach_on(scene, other))
-    if effort.out_of_time:
-        return None
+    effort.conclude()
     if plan is None:
         return nothing("")
     days, dollars = days_and_dollars(other, plan)
