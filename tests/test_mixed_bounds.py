@@ -42,7 +42,7 @@ def too_high(seed: int) -> tuple[list[str], float]:
     book = KeyBook.of(instance, mixed_families(instance), apart=True)
     assert instance.mixing is not None
     every = arrangements(instance, book, instance.mixing.forms)
-    shortest = {(each.form, each.pools): Shortest.of(each) for each in every}
+    shortest = {(each.form, each.pools): Shortest.of(each, Effort()) for each in every}
     cells = {(each.form, each.pools): Cells.of(each, Effort()) for each in every}
     wrong, closest = [], 0.0
     for answer in oracle.answers(instance):

@@ -42,7 +42,7 @@ class Cells:
     @classmethod
     def of(cls, of: Arrangement, effort: Effort) -> Cells:
         """All cells of an arrangement, by the best key of each."""
-        instance, shortest = of.instance, Shortest.of(of)
+        instance, shortest = of.instance, Shortest.of(of, effort)
         running = Running.of(instance, of.both, cells_of(instance, of))
         cells = running.num_gpus.shape[1]
         tokens = np.full(cells, float(instance.max_batch * instance.seq_len))

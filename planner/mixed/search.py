@@ -104,7 +104,7 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
-        book = KeyBook.of(self.instance, self.families(), apart=True)
+        book = KeyBook.of(self.instance, self.families(), apart=True, check=self.effort.check)
         every = [Cells.of(each, self.effort) for each in arrangements(self.instance, book, forms)]
         self.cells = sum(len(cells.left) for cells in every)
         size = FIRST_CELLS

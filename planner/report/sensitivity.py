@@ -165,17 +165,15 @@ def changes_of(scene: Scene) -> dict[str, Callable[[Pool, float], Pool]]:
 
 def hardware(scene: Scene, until: float | None) -> Iterator[Swing]:
     """What other hardware changes, as far as there is time: the problem solved again."""
-    instance, roomiest = scene.instance, None
+    instance, roomiest, clock = scene.instance, None, Effort(until=until)
     for name, change in changes_of(scene).items():
         ends = []
         # With more memory first: what has no room there has none on any of the others.
         for factor in (1 + CHANGE, 1 - CHANGE):
-            pools = tuple(change(pool, factor) for pool in instance.pools)
-            other = replace(instance, pools=pools)
+            other = replace(instance, pools=tuple(change(pool, factor) for pool in instance.pools))
+            goal = goal_of(other)
             try:
-                table = (
-                    table_of(other, until) if roomiest is None else stricter(roomiest, other, goal_of(other))
-                )
+                table = table_of(other, clock) if roomiest is None else stricter(roomiest, other, goal)
                 found = solved(scene, table, until)
             except OutOfTime:
                 return
@@ -195,9 +193,9 @@ def with_memory(pool: Pool, factor: float) -> Pool:
     return replace(pool, gpu=pool.gpu.model_copy(update={"memory": memory}))
 
 
-def table_of(instance: Instance, until: float | None) -> Table:
+def table_of(instance: Instance, clock: Effort) -> Table:
     """A search of which nothing is known."""
-    return Table.of(instance, goal_of(instance), recompute_families(instance), Effort(until=until).check)
+    return Table.of(instance, goal_of(instance), recompute_families(instance), clock.check)
 
 
 def solved(scene: Scene, table: Table, until: float | None) -> End:
