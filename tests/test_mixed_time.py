@@ -65,7 +65,7 @@ def test_a_plan_on_one_pool_is_not_proved_best_while_two_pools_are_not_looked_at
     assert solution.mixing.proof.gap == 1
     # The plan itself is the best on one pool: the gap is to what two pools may reach at most.
     assert solution.plans[0].estimate.days == slow
-    assert 1 - fast / slow <= solution.proof.gap < 1
+    assert 1 - fast / slow <= solution.proof.gap <= 1
 
 
 def test_a_problem_that_two_pools_might_solve_is_not_called_infeasible(

@@ -15,8 +15,8 @@ from planner.conflict import HOW_FAR, WHICH, conflicting
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
+from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
-from planner.mixed.reasons import better_than
 from planner.nearest import Near, Within
 from planner.relaxed import TERMS, limited, optimum, possible, smallest, without
 from planner.requirements import SWITCH
@@ -101,11 +101,7 @@ def possible_on_both(instance: Instance, limits: Limits, until: float | None = N
     """Whether any plan of either kind is within limits."""
     if possible(instance, limits, partial(optimum, until=until)):
         return True
-    on_two, effort = aimed(replace(instance, limits=limits), "time"), Effort(until=until)
-    found = better_than(on_two, None, effort)[0]
-    if found is None:
-        effort.conclude()
-    return found is not None
+    return any_of_pairs(aimed(replace(instance, limits=limits), "time"), Effort(until=until))
 
 
 def quickest_of_both(instance: Instance, limits: Limits, until: float | None = None) -> Told | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
 
 Array = NDArray[Any]
-ROWS = 1 << 12
+ROWS = 1 << 10
 """Layouts that are priced together."""
 FIRST_ROWS = 16
 """Layouts whose schedules are written down first; each further batch is twice as large."""
