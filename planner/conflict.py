@@ -20,14 +20,16 @@ from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
     Optimum,
+    Tables,
     fastest,
     limited,
     optimum,
     possible,
     smallest,
+    tables_until,
     without,
 )
-from planner.search import Goal, Table, goal_of
+from planner.search import Table, goal_of
 from planner.search.choice import limits_on_columns
 from planner.solution import Conflict, Relaxation
 from planner.space.recompute import recompute_families
@@ -41,8 +43,6 @@ from planner.ways_out import (
 )
 
 Array = NDArray[Any]
-Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
-"""How a table is made: `Table.of`, or one that shares what others have found."""
 
 
 WHICH = "which limits conflict"
@@ -60,8 +60,8 @@ def infeasible(instance: Instance, asking: Asking | None = None) -> Conflict:
         from planner.mixed.conflict import infeasible_of_both
 
         return infeasible_of_both(instance, asking)
-    find = partial(optimum, until=asking.until)
-    limits = asking.ask(WHICH, lambda: conflicting(instance, find)) or ()
+    find, tables = partial(optimum, until=asking.until), tables_until(asking.until)
+    limits = asking.ask(WHICH, lambda: conflicting(instance, find, tables)) or ()
     return Conflict(limits=limits, relaxations=tuple(asking.every(HOW_FAR, ways_out(instance, limits, find))))
 
 
@@ -101,12 +101,12 @@ def conflicting(
     if (any_framework or (given and named)) and possible(free, free.limits, find):
         return smallest(named, without_any(instance, find))
     if any_framework:
-        if keys := keys_in_conflict(free):
+        if keys := keys_in_conflict(free, tables):
             return keys
         return (obstacle(lambda change: possible(change(free), free.limits, find)),)
     free = without(instance, [FRAMEWORK])
     if possible(free, free.limits, find):
-        return with_the_framework(instance, find)
+        return with_the_framework(instance, find, tables)
     return conflicting(free, find, tables)
 
 
@@ -125,14 +125,14 @@ def without_stops(instance: Instance) -> Instance:
     return replace(instance, pools=pools)
 
 
-def with_the_framework(instance: Instance, find: Optimum) -> tuple[str, ...]:
+def with_the_framework(instance: Instance, find: Optimum, tables: Tables) -> tuple[str, ...]:
     """A smallest set of limits that cannot hold together where there is a plan with any framework."""
     kept = smallest(limited(instance, instance.limits), without_any(instance, find))
     roomy = without_memory_limit(instance)
     if not kept and possible(roomy, roomy.limits, find):
         return ("memory", FRAMEWORK)
     if not kept:
-        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)))
+        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)), tables)
     return (*kept, FRAMEWORK)
 
 

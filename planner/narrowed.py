@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES
-from planner.relaxed import Optimum, fastest, optimum, possible, smallest
+from planner.relaxed import Optimum, Tables, fastest, optimum, possible, smallest
 from planner.search import Table, goal_of
 from planner.solution import Relaxation
 from planner.space.recompute import recompute_families
@@ -40,19 +40,19 @@ def without_keys(instance: Instance, keys: Sequence[str]) -> Instance:
     return replace(free, switches=chosen, stack=software(instance.stack.name, chosen))
 
 
-def keys_in_conflict(instance: Instance) -> tuple[str, ...]:
+def keys_in_conflict(instance: Instance, tables: Tables = Table.of) -> tuple[str, ...]:
     """A smallest set of keys that leaves no layout; empty if there is one, or none without any key."""
 
     def helps(keys: list[str]) -> bool:
-        return valid(without_keys(instance, keys))
+        return valid(without_keys(instance, keys), tables)
 
     named = keys_of(instance)
-    return smallest(named, helps) if named and helps(named) and not valid(instance) else ()
+    return smallest(named, helps) if named and helps(named) and not valid(instance, tables) else ()
 
 
-def valid(instance: Instance) -> bool:
+def valid(instance: Instance, tables: Tables = Table.of) -> bool:
     """Whether there is any layout, whatever the limits on its run and the memory."""
-    table = Table.of(instance, goal_of(instance), recompute_families(instance))
+    table = tables(instance, goal_of(instance), recompute_families(instance))
     every, _ = table.counter.keys(table.book.keys, table.at_least)
     return bool(every.any())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from planner.outlook import Outlook
 from planner.required import requirements_of, without_requirements
 from planner.requirements import texts
 from planner.running import Running
-from planner.search import Effort, Mask, Plan, Table, best, goal_of
+from planner.search import Effort, Goal, Mask, Plan, Table, best, goal_of
 from planner.space.recompute import recompute_families, recompute_modes
 
 TERMS: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
@@ -23,6 +24,15 @@ TERMS: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energ
 OTHERS = ("energy", "carbon", "storage")
 Optimum = Callable[[Instance, Limits, Term, "Mask | None"], "Plan | None"]
 """How the best plan of a single objective is found: `optimum`, by some time, or one that remembers."""
+
+
+Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
+"""How a table is made: `Table.of`, by some time, or one that shares what others have found."""
+
+
+def tables_until(until: float | None) -> Tables:
+    """`Table.of` that raises OutOfTime where it would go on beyond some time (of time.monotonic)."""
+    return partial(Table.of, check=Effort(until=until).check)
 
 
 def optimum(

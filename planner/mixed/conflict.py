@@ -18,7 +18,7 @@ from planner.looser import looser
 from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
 from planner.nearest import Near, Within
-from planner.relaxed import TERMS, limited, optimum, possible, smallest, without
+from planner.relaxed import TERMS, limited, optimum, possible, smallest, tables_until, without
 from planner.requirements import SWITCH
 from planner.search import Effort
 from planner.solution import Conflict, Relaxation
@@ -58,7 +58,7 @@ def conflicting_of_both(instance: Instance, until: float | None = None) -> tuple
     if helps(named):
         return smallest(named, helps)
     # What leaves no plan whatever the limits leaves none on two pools as on one.
-    return conflicting(without(instance, named), partial(optimum, until=until))
+    return conflicting(without(instance, named), partial(optimum, until=until), tables_until(until))
 
 
 def moved_limits_of_both(instance: Instance, until: float | None = None) -> Iterator[Relaxation]:
