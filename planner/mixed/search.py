@@ -24,7 +24,7 @@ from planner.instance import Instance, Pool
 from planner.keybook import KeyBook
 from planner.limits import within
 from planner.mixed.arrangement import arrangements, mixed_families
-from planner.mixed.cells import Cells
+from planner.mixed.cells import Part
 from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
@@ -36,6 +36,8 @@ from planner.stages.ties import Figures
 
 Array = NDArray[Any]
 Memo = dict[Any, "tuple[StagePlan | None, float]"]
+KEPT = 16
+"""Parts of cells whose bounds are kept, those with the best of them."""
 FIRST_CELLS = 64
 """Cells that are looked into first; each further batch is twice as large."""
 
@@ -78,6 +80,10 @@ class MixedSearch:
         """Takes a plan that may win into the answer."""
         raise NotImplementedError
 
+    def beyond(self, value: float) -> bool:
+        """Whether nothing with such a first sort key, or a larger one, can be part of the answer."""
+        return False
+
     def families(self) -> tuple[int, ...]:
         """Recompute families of which layouts are written down."""
         return mixed_families(self.instance)
@@ -105,16 +111,28 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
-        book = KeyBook.of(self.instance, self.families(), apart=True)
-        every = [Cells.of(each, self.effort) for each in arrangements(self.instance, book, forms)]
-        self.cells = sum(len(cells.left) for cells in every)
+        book = KeyBook.of(self.instance, self.families(), apart=True, check=self.effort.check)
+        every: list[Part] = []
+        for arranged in arrangements(self.instance, book, forms):
+            for part in Part.each_of(arranged, self.effort):
+                self.cells += len(part.recall(self).left)
+                if part.open(self):
+                    every.append(part)
+                if len(every) > KEPT:
+                    part.forget()
         size = FIRST_CELLS
-        while every := [cells for cells in every if cells.open(self)]:
-            first = min(every, key=lambda cells: cells.least(self))
-            self.least = first.least(self)
+        while every := sorted((part for part in every if part.open(self)), key=lambda part: part.best):
+            first, *_ = every
+            self.least = first.best
             self.effort.check()
-            first.advance(self, size)
-            size *= 2
+            if first.cells is None:
+                # What was found since may leave fewer of them open.
+                first.recall(self)
+            else:
+                first.cells.advance(self, size)
+                size *= 2
+            for part in every[KEPT:]:
+                part.forget()
         self.complete = True
 
     def settle(self, some: Schedules) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -61,9 +62,15 @@ class Table:
     """What pipelines take at least, and how many of them there were and knew memory then."""
 
     @classmethod
-    def of(cls, instance: Instance, goal: Goal, recompute: tuple[int, ...]) -> Table:
-        """Nothing but the layer keys of some recompute families."""
-        book = KeyBook.of(instance, recompute)
+    def of(
+        cls,
+        instance: Instance,
+        goal: Goal,
+        recompute: tuple[int, ...],
+        check: Callable[[], None] = lambda: None,
+    ) -> Table:
+        """Nothing but the layer keys of some recompute families. `check`: as in `KeyBook.of`."""
+        book = KeyBook.of(instance, recompute, check=check)
         layouts, none = places_of(instance, book.keys), np.empty(0, dtype=np.int64)
         return cls.on(book, goal, PipelineTable.of(book, none, layouts), layouts, Counter(instance, layouts))
 
