@@ -180,3 +180,14 @@ def test_parts_of_cells_that_are_forgotten_change_nothing(monkeypatch: pytest.Mo
     monkeypatch.setattr(searching, "KEPT", 1)
     parts = best_of_pairs(instance_of(job()))
     assert (parts.best, parts.achieved, parts.cells) == (whole.best, whole.achieved, whole.cells)
+
+
+def test_layouts_of_nodes_and_keys_that_come_late_are_not_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plans that are found first rule them out, and the best one stays the best."""
+    whole = best_of_pairs(instance_of(job()))
+    monkeypatch.setattr(cells, "FIRST_PAIRS", 1)
+    few = best_of_pairs(instance_of(job()))
+    assert (few.best, few.achieved) == (whole.best, whole.achieved)
+    assert few.layouts < whole.layouts

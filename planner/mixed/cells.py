@@ -26,6 +26,8 @@ PART = 1 << 16
 """Cells that are bounded between two looks at the clock, and kept or forgotten together."""
 PAIRS = 1 << 15
 """Pairs of a cell and a key that are looked at together: their columns stay in cache."""
+FIRST_PAIRS = 1 << 15
+"""Pairs whose layouts are written down first; each further batch is twice as large."""
 
 
 @dataclass(slots=True)
@@ -69,23 +71,34 @@ class Cells:
     def advance(self, search: MixedSearch, size: int) -> None:
         """Looks into the first cells."""
         cells, self.left = self.left[:size], self.left[size:]
-        at, key = self._keys(search, cells)
-        rows = layouts(self.arranged.instance, self.arranged, self.running.num_gpus, cells[at], key)
-        search.layouts += len(rows)
-        LayoutBounds(self.arranged, self.running, search).each(rows)
+        at, key, bound = self._keys(search, cells)
+        some, size = np.arange(len(at)), FIRST_PAIRS
+        while len(some):
+            search.effort.check()
+            first, some = some[:size], some[size:]
+            rows = layouts(
+                self.arranged.instance, self.arranged, self.running.num_gpus, at[first], key[first]
+            )
+            search.layouts += len(rows)
+            LayoutBounds(self.arranged, self.running, search).each(rows)
+            some, size = some[self._wins(search, at[some], key[some], bound[some])], 2 * size
 
-    def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array]:
-        """Pairs of a cell and a key that may win."""
+    def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array, Array]:
+        """Pairs of a cell and a key that may win, and seconds of their steps at least; the best first."""
         longest, found = search.longest(self.economy.take(cells), self._decided(cells)), []
         for part in _parts(self.arranged, np.arange(len(cells))):
             search.effort.check()
             bound = least_seconds(self.arranged, self.shortest, self.running.num_gpus[:, cells[part]])
             # Most pairs are dismissed without a look at days and dollars.
             at, key = np.nonzero(bound <= longest[part, None])
-            found.append((part[at], key, bound[at, key]))
+            found.append((cells[part[at]], key, bound[at, key]))
         at, key, bound = (np.concatenate(column) for column in zip(*found, strict=True))
-        some = search.wins(self.economy.take(cells[at]), bound, self._decided(cells[at], key))
-        return at[some], key[some]
+        some = self._wins(search, at, key, bound)
+        return at[some], key[some], bound[some]
+
+    def _wins(self, search: MixedSearch, cells: Array, key: Array, bound: Array) -> Array:
+        """Which pairs of a cell and a key may win, the best first."""
+        return search.wins(self.economy.take(cells), bound, self._decided(cells, key))
 
     def _decided(self, cells: Array, key: Array | None = None) -> Decided:
         return Decided(self.arranged, self.running.num_gpus[:, cells], key)

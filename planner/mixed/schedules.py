@@ -119,11 +119,17 @@ class LayoutBounds:
     def each(self, rows: MixedRows) -> None:
         """Settles all schedules of layouts that may win, best bounds first."""
         # First what needs no prices, of all layouts at once.
-        rows = rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
+        least = least_of(self.of, self._bare(rows))
+        order = self._wins(rows, least)
+        rows, least = rows.take(order), least[order]
         for _, family, at in families(self.of.keys.take(rows.key)):
             for start in range(0, len(at), ROWS):
                 self.search.effort.check()
-                self._block(rows.take(at[start : start + ROWS]), family)
+                some = at[start : start + ROWS]
+                # What was found since may leave fewer of them.
+                some = some[self._wins(rows.take(some), least[some])]
+                if len(some):
+                    self._block(rows.take(some), family)
 
     def _wins(self, rows: MixedRows, least: Array) -> Array:
         """Layouts that may win, the best first, if they take so long for the largest batch."""
@@ -141,9 +147,6 @@ class LayoutBounds:
         return Branch.opened(rows, None, pace, around)
 
     def _block(self, rows: MixedRows, family: int) -> None:
-        rows = rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
-        if not len(rows):
-            return
         mix, costs = LayerMix.of(self.of.instance.architecture), costs_of(self.of, rows)
         pace = pace_without_memory(costs, mix)
         rough = Branch.opened(rows, costs, pace, costs.around(mix))
