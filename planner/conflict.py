@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.answer import surely
 from planner.asking import Asking
 from planner.choose import conflict
+from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance
 from planner.looser import looser, value_of_single
@@ -29,10 +31,11 @@ from planner.relaxed import (
     tables_until,
     without,
 )
-from planner.search import Table, goal_of
+from planner.search import Plan, Table, goal_of
 from planner.search.choice import limits_on_columns
 from planner.solution import Conflict, Relaxation
 from planner.space.recompute import recompute_families
+from planner.variants import decided
 from planner.ways_out import (
     another_framework,
     another_framework_and_limit,
@@ -67,20 +70,42 @@ def infeasible(instance: Instance, asking: Asking | None = None) -> Conflict:
 
 def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterator[Relaxation]:
     """How far limits would have to move, each alone; `limits` are those that conflict."""
-    alone = [
-        moved_limits(instance, find),
+    of = of_one_pool(find)
+    alone = (
+        of.moved_limits(instance),
         more_nodes(instance, find),
-        less_headroom(instance, partial(possible, find=find)),
+        less_headroom(instance, of.possible),
         less_sure(instance, find),
-        looser(instance, partial(fastest, find=find), value_of_single),
-        another_framework(instance, find) if FRAMEWORK in limits else (),
-    ]
+        looser(instance, of.fastest, value_of_single),
+    )
+    return with_search(instance, limits, chain(*alone), of)
+
+
+def of_one_pool(find: Optimum) -> Finding[Plan]:
+    """How plans on one pool are found."""
+    return Finding(
+        fastest=partial(fastest, find=find),
+        possible=partial(possible, find=find),
+        moved_limits=partial(moved_limits, find=find),
+        took=surely,
+        decided=lambda instance, plan, name: decided(instance, plan).get(name),
+    )
+
+
+def with_search(
+    instance: Instance, limits: Sequence[str], alone: Iterable[Relaxation], of: Finding[P]
+) -> Iterator[Relaxation]:
+    """How far limits would have to move alone, and what of `search` would, where it is among `limits`.
+
+    Where nothing is enough alone: which keys have to go together, or what moves beside the framework.
+    """
     keys, enough = [key for key in keys_of(instance) if key in limits], False
-    for move in chain(*alone, other_values(instance, keys, find)):
+    framework = another_framework(instance, of) if FRAMEWORK in limits else ()
+    for move in chain(alone, framework, other_values(instance, keys, of)):
         enough = True
         yield move
     if not enough:
-        yield from fewer_keys(instance, find) if keys else another_framework_and_limit(instance, find)
+        yield from fewer_keys(instance, of) if keys else another_framework_and_limit(instance, of)
 
 
 def conflicting(

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
+from costmodel.units import DAY
 from planner.asking import Asking
-from planner.conflict import HOW_FAR, WHICH, obstacle
-from planner.instance import Instance, Term
+from planner.conflict import HOW_FAR, WHICH, obstacle, with_search
+from planner.finding import Finding
+from planner.frameworks.table import ANY
+from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
-from planner.relaxed import TERMS, limited, smallest, without
+from planner.narrowed import keys_in_conflict
+from planner.other_frameworks import FRAMEWORK
+from planner.relaxed import TERMS, limited, smallest, tables_until, without
 from planner.search import Effort
 from planner.solution import Conflict, Relaxation
 from planner.together import Together, Whole
+from planner.variants import decided
 from planner.ways_out import relaxation
+
+OF_SEARCH = ("narrowing", "switches", "stack", "framework", "per_stage_recompute")
+"""What phases have of a problem's `search`, all of them the same."""
 
 
 def infeasible(search: Together, asking: Asking) -> Conflict:
@@ -23,7 +33,8 @@ def infeasible(search: Together, asking: Asking) -> Conflict:
     """
     until = asking.until
     limits = asking.ask(WHICH, lambda: conflicting(search, until)) or ()
-    moves = asking.every(HOW_FAR, moved_alone(search, until))
+    alone = with_search(search.run, limits, moved_alone(search, until), of_run(search, until))
+    moves = asking.every(HOW_FAR, alone)
     moves = moves or asking.every(HOW_FAR, moved_together(search, until))
     return Conflict(limits=limits, relaxations=tuple(moves))
 
@@ -37,7 +48,36 @@ def conflicting(search: Together, until: float | None) -> tuple[str, ...]:
 
     if helps(named):
         return smallest(named, helps)
-    return (obstacle(lambda change: helps(named, changed(search, change))),)
+    other = search.run.framework != ANY and helps([*named, FRAMEWORK])
+    left_out = named if other else [*named, FRAMEWORK]
+    each = (keys_in_conflict(without(phase, left_out), tables_until(until)) for phase in search.phases)
+    keys = next(filter(None, each), ())
+    if other:
+        return (*keys, FRAMEWORK)
+    return keys or (obstacle(lambda change: helps(named, changed(search, change))),)
+
+
+def of_run(search: Together, until: float | None) -> Finding[Whole]:
+    """How runs are found whose phases have the `search` and the framework of an instance."""
+
+    def so(instance: Instance) -> Together:
+        own = {name: getattr(instance, name) for name in OF_SEARCH}
+        return replace(search, run=instance, phases=tuple(replace(each, **own) for each in search.phases))
+
+    def quickest(instance: Instance, limits: Limits) -> Whole | None:
+        return best_without(so(replace(instance, limits=limits)), [], "time", until)
+
+    def value(instance: Instance, run: Whole, name: str) -> Any:
+        longest = max(range(len(run.plans)), key=lambda phase: run.seconds[phase])
+        return decided(search.phases[longest], run.plans[longest]).get(name)
+
+    return Finding(
+        fastest=quickest,
+        possible=lambda instance, limits: quickest(instance, limits) is not None,
+        moved_limits=lambda instance: moved_alone(so(instance), until),
+        took=lambda instance, run: (run.totals["time"] / DAY, run.totals["cost"]),
+        decided=value,
+    )
 
 
 def moved_alone(search: Together, until: float | None) -> Iterator[Relaxation]:

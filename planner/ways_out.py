@@ -8,6 +8,7 @@ from functools import partial
 
 from costmodel.units import DAY
 from planner.answer import surely
+from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words, nodes_words
@@ -120,36 +121,36 @@ def highest(low: float, high: float, holds: Callable[[float], bool]) -> float:
     return low
 
 
-def another_framework(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
+def another_framework(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     """The first other framework with which a plan exists, and why the problem's own has no such model."""
     for name in others(instance):
         other = with_framework(instance, name)
-        if possible(other, other.limits, find):
+        if of.possible(other, other.limits):
             move = relaxation(FRAMEWORK, instance.framework, name)
             said = [f"{move.text}, {none_launches(instance)}" if name == ANY else move.text]
             yield move.model_copy(update={"text": "; ".join([*reason(instance), *said])})
             return
 
 
-def another_framework_and_limit(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
+def another_framework_and_limit(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     """What has to move beside a framework that cannot launch the model, where others miss the limits."""
     if not cannot_launch(instance):
         return
     for name in others(instance):
         other = with_framework(instance, name)
-        if moves := list(moved_limits(other, find)) or deadline_and_budget(other, find):
+        if moves := list(of.moved_limits(other)) or deadline_and_budget(other, of):
             yield from (also_moved(instance, name, move) for move in moves)
             return
 
 
-def deadline_and_budget(instance: Instance, find: Optimum = optimum) -> list[Relaxation]:
+def deadline_and_budget(instance: Instance, of: Finding[P]) -> list[Relaxation]:
     """How far deadline and budget have to move together: to what the fastest plan without them takes."""
     limits = instance.limits
     free = without(instance, [name for name in ("deadline", "budget") if getattr(limits, name) is not None])
-    plan = fastest(free, free.limits, find=find)
+    plan = of.fastest(free, free.limits)
     if plan is None or limits.deadline is None or limits.budget is None:
         return []
-    days, cost = surely(free, plan)
+    days, cost = of.took(free, plan)
     pairs = [
         limit_words("deadline", limits.deadline, days * DAY),
         limit_words("budget", limits.budget, cost),

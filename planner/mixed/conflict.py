@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from costmodel.units import DAY, TB
 from planner.asking import Asking
-from planner.conflict import HOW_FAR, WHICH, conflicting
+from planner.conflict import HOW_FAR, WHICH, conflicting, with_search
+from planner.finding import Finding
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
@@ -23,7 +25,7 @@ from planner.requirements import SWITCH
 from planner.search import Effort
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
-from planner.switches import word
+from planner.switches import SWITCHES, word
 from planner.variants import aimed, with_pool
 from planner.ways_out import less_headroom, moved_nodes, relaxation
 
@@ -31,20 +33,35 @@ from planner.ways_out import less_headroom, moved_nodes, relaxation
 def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
     """`conflict.infeasible`, of plans of either kind."""
     limits = asking.ask(WHICH, lambda: conflicting_of_both(instance, asking.until)) or ()
-    moves = asking.every(HOW_FAR, ways_out_of_both(instance, asking.until))
+    moves = asking.every(HOW_FAR, ways_out_of_both(instance, limits, asking.until))
     return Conflict(limits=limits, relaxations=tuple(moves))
 
 
-def ways_out_of_both(instance: Instance, until: float | None) -> Iterator[Relaxation]:
-    """How far limits would have to move, each alone."""
+def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | None) -> Iterator[Relaxation]:
+    """How far limits would have to move, each alone; `limits` are those that conflict."""
 
     def enough(index: int, nodes: int) -> bool:
         return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits, until)
 
-    yield from moved_limits_of_both(instance, until)
-    yield from moved_nodes(instance, enough)
-    yield from less_headroom(instance, partial(possible_on_both, until=until))
-    yield from looser(instance, partial(quickest_of_both, until=until), value_told)
+    of = of_both(until)
+    alone = (
+        of.moved_limits(instance),
+        moved_nodes(instance, enough),
+        less_headroom(instance, of.possible),
+        looser(instance, of.fastest, value_told),
+    )
+    return with_search(instance, limits, chain(*alone), of)
+
+
+def of_both(until: float | None) -> Finding[Told]:
+    """How plans of either kind are found."""
+    return Finding(
+        fastest=partial(quickest_of_both, until=until),
+        possible=partial(possible_on_both, until=until),
+        moved_limits=partial(moved_limits_of_both, until=until),
+        took=lambda instance, plan: (plan.estimate.days, plan.estimate.dollars),
+        decided=decision_told,
+    )
 
 
 def conflicting_of_both(instance: Instance, until: float | None = None) -> tuple[str, ...]:
@@ -116,6 +133,14 @@ def spent(plan: Told) -> dict[Term, float]:
     if of.energy is not None:
         found |= {"energy": of.energy.mwh * 1e3, "carbon": of.energy.tonnes_co2}
     return found
+
+
+def decision_told(instance: Instance, plan: Told, name: str) -> Any:
+    """A decision of a plan, by its key of `search`; None of software, which is switched and not decided."""
+    if name in SWITCHES:
+        return None
+    value = getattr(plan.decisions, name)
+    return word(value) if name == SWITCH else "+".join(value) if name == "recompute_modules" else value
 
 
 def value_told(instance: Instance, plan: Told, name: str) -> Any:
