@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.answer import surely
+from planner.asking import Asking
 from planner.choose import conflict
+from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance
 from planner.looser import looser, value_of_single
@@ -17,17 +22,20 @@ from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
     Optimum,
+    Tables,
     fastest,
     limited,
     optimum,
     possible,
     smallest,
+    tables_until,
     without,
 )
-from planner.search import Goal, Table, goal_of
+from planner.search import Plan, Table, goal_of
 from planner.search.choice import limits_on_columns
-from planner.solution import Conflict
+from planner.solution import Conflict, Relaxation
 from planner.space.recompute import recompute_families
+from planner.variants import decided
 from planner.ways_out import (
     another_framework,
     another_framework_and_limit,
@@ -38,26 +46,66 @@ from planner.ways_out import (
 )
 
 Array = NDArray[Any]
-Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
-"""How a table is made: `Table.of`, or one that shares what others have found."""
 
 
-def infeasible(instance: Instance) -> Conflict:
-    """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
+WHICH = "which limits conflict"
+HOW_FAR = "how far limits would have to move"
+"""Questions, as they are told of where the time was out before they were answered."""
+
+
+def infeasible(instance: Instance, asking: Asking | None = None) -> Conflict:
+    """The minimal set of limits in conflict, and for each limit how far it would have to move alone.
+
+    Of both as much as is known in time; the set is empty where it is not known to be minimal.
+    """
+    asking = asking or Asking()
     if instance.mixing is not None:
         from planner.mixed.conflict import infeasible_of_both
 
-        return infeasible_of_both(instance)
-    moves = [*moved_limits(instance), *more_nodes(instance), *less_headroom(instance)]
-    moves += [*less_sure(instance), *looser(instance, fastest, value_of_single)]
-    limits = conflicting(instance)
-    if FRAMEWORK in limits:
-        moves += another_framework(instance)
-    if keys := [key for key in keys_of(instance) if key in limits]:
-        moves += other_values(instance, keys)
-    if not moves:
-        moves += fewer_keys(instance) if keys else another_framework_and_limit(instance)
-    return Conflict(limits=limits, relaxations=tuple(moves))
+        return infeasible_of_both(instance, asking)
+    find, tables = partial(optimum, until=asking.until), tables_until(asking.until)
+    limits = asking.ask(WHICH, lambda: conflicting(instance, find, tables)) or ()
+    return Conflict(limits=limits, relaxations=tuple(asking.every(HOW_FAR, ways_out(instance, limits, find))))
+
+
+def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterator[Relaxation]:
+    """How far limits would have to move, each alone; `limits` are those that conflict."""
+    of = of_one_pool(find)
+    alone = (
+        of.moved_limits(instance),
+        more_nodes(instance, find),
+        less_headroom(instance, of.possible),
+        less_sure(instance, find),
+        looser(instance, of.fastest, value_of_single),
+    )
+    return with_search(instance, limits, chain(*alone), of)
+
+
+def of_one_pool(find: Optimum) -> Finding[Plan]:
+    """How plans on one pool are found."""
+    return Finding(
+        fastest=partial(fastest, find=find),
+        possible=partial(possible, find=find),
+        moved_limits=partial(moved_limits, find=find),
+        took=surely,
+        decided=lambda instance, plan, name: decided(instance, plan).get(name),
+    )
+
+
+def with_search(
+    instance: Instance, limits: Sequence[str], alone: Iterable[Relaxation], of: Finding[P]
+) -> Iterator[Relaxation]:
+    """How far limits would have to move alone, and what of `search` would, where it is among `limits`.
+
+    Where nothing is enough alone: which keys have to go together, or what moves beside the framework.
+    """
+    keys, enough = [key for key in keys_of(instance) if key in limits], False
+    framework = another_framework(instance, of) if FRAMEWORK in limits else ()
+    for move in chain(alone, framework, other_values(instance, keys, of)):
+        enough = True
+        yield move
+    if not enough:
+        yield from fewer_keys(instance, of) if keys else another_framework_and_limit(instance, of)
 
 
 def conflicting(
@@ -78,12 +126,12 @@ def conflicting(
     if (any_framework or (given and named)) and possible(free, free.limits, find):
         return smallest(named, without_any(instance, find))
     if any_framework:
-        if keys := keys_in_conflict(free):
+        if keys := keys_in_conflict(free, tables):
             return keys
         return (obstacle(lambda change: possible(change(free), free.limits, find)),)
     free = without(instance, [FRAMEWORK])
     if possible(free, free.limits, find):
-        return with_the_framework(instance, find)
+        return with_the_framework(instance, find, tables)
     return conflicting(free, find, tables)
 
 
@@ -102,14 +150,14 @@ def without_stops(instance: Instance) -> Instance:
     return replace(instance, pools=pools)
 
 
-def with_the_framework(instance: Instance, find: Optimum) -> tuple[str, ...]:
+def with_the_framework(instance: Instance, find: Optimum, tables: Tables) -> tuple[str, ...]:
     """A smallest set of limits that cannot hold together where there is a plan with any framework."""
     kept = smallest(limited(instance, instance.limits), without_any(instance, find))
     roomy = without_memory_limit(instance)
     if not kept and possible(roomy, roomy.limits, find):
         return ("memory", FRAMEWORK)
     if not kept:
-        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)))
+        kept = keys_in_conflict(without(instance, limited(instance, instance.limits)), tables)
     return (*kept, FRAMEWORK)
 
 

@@ -65,6 +65,11 @@ class TimeLimit(PlannerError):
     exit_code = 4
 
 
+def nothing_found(time_limit: float | None) -> TimeLimit:
+    """That there is neither a plan nor a proof that there is none."""
+    return TimeLimit(f"no plan was found in {time_limit:g} s; nothing is proved either way")
+
+
 class Refused(ValueError):
     """One value cannot be used: what was found, what is accepted, and a hint.
 

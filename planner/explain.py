@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,12 +19,13 @@ from planner.account import (
     overlapped,
     scope_of,
 )
+from planner.asking import Asking
 from planner.difference import Difference
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.reason_words import label, other_decisions, sizes
-from planner.search import Mask, Plan, Table, best_each, priced
+from planner.search import Effort, Mask, Plan, Table, best_each, priced
 from planner.search.goal import differs, in_families
 from planner.search.rows import one_microbatch_count
 from planner.shortfall import why_none
@@ -121,21 +122,40 @@ def other_chunks(instance: Instance, name: str, chosen: int) -> Mask:
     return mask
 
 
-def reasons(table: Table, plan: Plan, others: tuple[RunnerUp, ...]) -> tuple[Reason, ...]:
+OTHERWISE = "what each decision would cost otherwise"
+OTHER_TYPES = "the other GPU types"
+"""Questions, as they are told of where the time was out before they were answered."""
+
+
+def reasons(
+    table: Table, plan: Plan, others: Sequence[RunnerUp], asking: Asking | None = None
+) -> tuple[Reason, ...]:
     """A reason for every open decision, from the best plan that decides otherwise.
 
     `others` are the runner-ups of the other GPU types, which answer for the GPU type.
     """
+    asking = asking or Asking()
     mine = Account.of(table.book, plan)
     asked = list(questions(table.instance, plan))
-    answers = best_each(table, [question.mask for question in asked])
-    found = gpu_reason(table.book, mine, others)
-    found += [answer(table, mine, *pair) for pair in zip(asked, answers, strict=True)]
+    # The best of the other types is not known where one of them was not looked at.
+    found = [] if OTHER_TYPES in asking.unanswered else gpu_reason(table.book, mine, others)
+    answers = asking.ask(OTHERWISE, lambda: proved(table, [of.mask for of in asked], asking.until))
+    for pair in [] if answers is None else zip(asked, answers, strict=True):
+        reason = asking.ask(OTHERWISE, partial(answer, table, mine, *pair, until=asking.until))
+        found += [] if reason is None else [reason]
     found += [reason for reason in (microbatch_reason(table, mine), stage_reason(table, mine)) if reason]
     return (*found, *switch_reasons(table.instance, mine))
 
 
-def gpu_reason(book: KeyBook, mine: Account, others: tuple[RunnerUp, ...]) -> list[Reason]:
+def proved(table: Table, masks: Sequence[Mask], until: float | None) -> list[Plan | None]:
+    """The best plan of each mask. Raises OutOfTime where not all is proved by `until` (of time.monotonic)."""
+    effort = Effort(until=until)
+    found = best_each(table, masks, effort) if masks else []
+    effort.conclude()
+    return found
+
+
+def gpu_reason(book: KeyBook, mine: Account, others: Sequence[RunnerUp]) -> list[Reason]:
     """The best plan of another GPU type, by the objective, or why no other type has one."""
     instance = book.instance
     if not others:
@@ -162,27 +182,29 @@ class RunnerUp:
     why: str = ""
 
 
-def runner_ups(table: Table, plan: Plan) -> tuple[RunnerUp, ...]:
+def runner_ups(table: Table, plan: Plan, asking: Asking | None = None) -> tuple[RunnerUp, ...]:
     """One for each GPU type that was not chosen."""
+    asking = asking or Asking()
+    return tuple(asking.every(OTHER_TYPES, other_types(table, plan, asking.until)))
+
+
+def other_types(table: Table, plan: Plan, until: float | None) -> Iterator[RunnerUp]:
+    """The same, as they are found."""
     instance = table.instance
     chosen = instance.pools[plan.of("pool")].gpu.name
     every, permits = dict.fromkeys(pool.gpu.name for pool in instance.pools), instance.narrowing.permits
     names = [name for name in every if name != chosen and permits("gpu", name)]
     usual = recompute_families(instance)
     masks = [in_families(usual, of_type(instance, name)) for name in names]
-    found = []
-    for name, mask, other in zip(names, masks, best_each(table, masks) if masks else (), strict=True):
+    for name, mask, other in zip(names, masks, proved(table, masks, until), strict=True):
         if other is None:
-            found.append(RunnerUp(name, None, (), *why_none(table, mask)))
+            yield RunnerUp(name, None, (), *why_none(table, mask, until))
         else:
             keys = table.goal.keys(Economy.of(instance, other.row), np.array([other.step]))
-            found.append(RunnerUp(name, other, tuple(float(key[0]) for key in keys)))
-    found += [
-        RunnerUp(name, None, (), "precision", f"{name} has no {precision}")
-        for name, precision in instance.without_precision
-        if permits("gpu", name)
-    ]
-    return tuple(found)
+            yield RunnerUp(name, other, tuple(float(key[0]) for key in keys))
+    for name, precision in instance.without_precision:
+        if permits("gpu", name):
+            yield RunnerUp(name, None, (), "precision", f"{name} has no {precision}")
 
 
 def of_type(instance: Instance, name: str) -> Mask:
@@ -191,10 +213,12 @@ def of_type(instance: Instance, name: str) -> Mask:
     return lambda rows: np.isin(rows.pool, indices)
 
 
-def answer(table: Table, mine: Account, question: Question, other: Plan | None) -> Reason:
-    """What the best plan that decides otherwise would change."""
+def answer(
+    table: Table, mine: Account, question: Question, other: Plan | None, until: float | None
+) -> Reason:
+    """What the best plan that decides otherwise would change. Raises OutOfTime as `why_none` does."""
     if other is None:
-        because, text = why_none(table, question.mask)
+        because, text = why_none(table, question.mask, until)
         name = label(question.decision)
         sentence = f"{name} {question.chosen}: no plan that decides otherwise is within the limits; {text}."
         return Reason(decision=question.decision, chosen=question.chosen, because=because, text=sentence)

@@ -10,9 +10,10 @@ from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from costmodel.units import DAY
 from planner import answer, search
+from planner.asking import Asking
 from planner.conflict import infeasible
 from planner.document import Document, Report
-from planner.errors import TimeLimit
+from planner.errors import nothing_found
 from planner.instance import Instance
 from planner.knee import knee_of, knee_words
 from planner.mixing import alone_note
@@ -20,7 +21,7 @@ from planner.problem import Problem
 from planner.resolve import instance_of
 from planner.search.front import figures, weighing
 from planner.search.front import frontier as find
-from planner.search.goal import Effort, goal_of
+from planner.search.goal import Effort, OutOfTime
 from planner.search.headroom import STEP, frontier_with_headroom, used
 from planner.search.ledger import Ledger
 from planner.search.table import Table
@@ -90,22 +91,26 @@ def frontier(
     """
     started = monotonic()
     instance = instance_of(problem)
-    effort = Effort(until=None if time_limit is None else started + time_limit, progress=progress)
-    plans, table = plans_of(instance, effort, axis, step)
+    until = None if time_limit is None else started + time_limit
+    effort, asking = Effort(until=until, progress=progress), Asking(until)
+    try:
+        plans, table = plans_of(instance, effort, axis, step)
+    except OutOfTime:
+        raise nothing_found(time_limit) from None
     shown = instance if axis == "headroom" else weighing(instance, axis)
     found = [(taken(instance, plan, axis, step), answer.reported(shown, plan)) for plan in plans]
     if instance.mixing is not None and axis is None:
         progress("looking for plans on two pools")
         found = with_pairs(instance, found, effort)
     if not found and effort.out_of_time:
-        raise TimeLimit(f"no plan was found in {time_limit:g} s; nothing is proved either way")
+        raise nothing_found(time_limit)
     values, points = [of for of, _ in found], tuple(point for _, point in found)
     checked(problem, list(points))
     families = recompute_families(instance)
-    table = table or Table.of(instance, goal_of(instance), families)
     status: Status = "feasible" if effort.out_of_time else "optimal" if points else "infeasible"
     axes = ("days", "dollars") if axis is None else ("days", "dollars", NAMES[axis])
     knee = knee_of(values)
+    conflict = infeasible(instance, asking) if status == "infeasible" else None
     return Frontier(
         status=status,
         axes=axes,
@@ -122,14 +127,14 @@ def frontier(
             solved=effort.solved,
             seconds=monotonic() - started,
         ),
-        conflict=infeasible(instance) if status == "infeasible" else None,
-        notes=(*problem.assumptions, *(alone_note(problem) if axis else ())),
+        conflict=conflict,
+        notes=(*problem.assumptions, *(alone_note(problem) if axis else ()), *asking.note()),
     )
 
 
 def plans_of(
     instance: Instance, effort: Effort, axis: Axis | None, step: int
-) -> tuple[list[search.Plan], Table | None]:
+) -> tuple[list[search.Plan], Table]:
     """The plans of the frontier, quickest first, and the table they were found in."""
     if axis == "headroom":
         return frontier_with_headroom(instance, effort, step)

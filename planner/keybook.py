@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -50,8 +51,17 @@ class KeyBook:
     work, or longer."""
 
     @classmethod
-    def of(cls, instance: Instance, recompute: tuple[int, ...], apart: bool = False) -> KeyBook:
-        """All keys of the recompute families, but for needless variants; `apart`: one for each variant."""
+    def of(
+        cls,
+        instance: Instance,
+        recompute: tuple[int, ...],
+        apart: bool = False,
+        check: Callable[[], None] = lambda: None,
+    ) -> KeyBook:
+        """All keys of the recompute families, but for needless variants; `apart`: one for each variant.
+
+        `check` is called between pieces of work, and may raise.
+        """
         costs: dict[tuple[int, bool], Priced] = {}
         start, blocks = np.zeros((len(instance.pools), VARIANTS), dtype=np.int64), [Block.empty()]
         for pool in range(len(instance.pools)):
@@ -63,8 +73,10 @@ class KeyBook:
                     continue
                 for place, variant in enumerate(numbers):
                     start[pool, variant] = place * base.shape[1]
+                check()
                 costs[pool, hidden] = Priced.of(instance, pool, base, list(numbers))
                 for family in some:
+                    check()
                     of = Family(instance, pool, family, base, start[pool], costs[pool, hidden])
                     blocks += of.blocks(apart)
         every = stacked(blocks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, log10
@@ -52,7 +52,7 @@ def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
 
 def looser(
     instance: Instance, find: Find[P], value_of: Callable[[Instance, P, str], Any]
-) -> list[Relaxation]:
+) -> Iterator[Relaxation]:
     """For each requirement that alone is in the way: what would do instead.
 
     `value_of` reads a decision or a prediction of a plan that is found, by the word of requirements.
@@ -62,13 +62,11 @@ def looser(
         plan = find(changed, changed.limits)
         return None if plan is None else value_of(changed, plan, name)
 
-    moves = []
     for of in requirements_of(instance):
         reached = partial(value, of.name)
         found = reached(without_requirements(instance, [of.text]))
         if found is not None:
-            moves.append(moved(instance, of, found, reached))
-    return moves
+            yield moved(instance, of, found, reached)
 
 
 def moved(instance: Instance, of: Requirement, found: Any, reached: Reached) -> Relaxation:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from planner.finding import Finding, P
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES
-from planner.relaxed import fastest, possible, smallest
+from planner.relaxed import Tables, smallest
 from planner.search import Table, goal_of
 from planner.solution import Relaxation
 from planner.space.recompute import recompute_families
@@ -18,7 +19,6 @@ from planner.space.values import (
     tensor_parallel_sizes,
 )
 from planner.switches import SWITCHES, software, spoken
-from planner.variants import decided
 
 PREFIX = "search."
 """Before the name of a key, in conflicts: as in the problem file."""
@@ -40,68 +40,66 @@ def without_keys(instance: Instance, keys: Sequence[str]) -> Instance:
     return replace(free, switches=chosen, stack=software(instance.stack.name, chosen))
 
 
-def keys_in_conflict(instance: Instance) -> tuple[str, ...]:
+def keys_in_conflict(instance: Instance, tables: Tables = Table.of) -> tuple[str, ...]:
     """A smallest set of keys that leaves no layout; empty if there is one, or none without any key."""
 
     def helps(keys: list[str]) -> bool:
-        return valid(without_keys(instance, keys))
+        return valid(without_keys(instance, keys), tables)
 
     named = keys_of(instance)
-    return smallest(named, helps) if named and helps(named) and not valid(instance) else ()
+    return smallest(named, helps) if named and helps(named) and not valid(instance, tables) else ()
 
 
-def valid(instance: Instance) -> bool:
+def valid(instance: Instance, tables: Tables = Table.of) -> bool:
     """Whether there is any layout, whatever the limits on its run and the memory."""
-    table = Table.of(instance, goal_of(instance), recompute_families(instance))
+    table = tables(instance, goal_of(instance), recompute_families(instance))
     every, _ = table.counter.keys(table.book.keys, table.at_least)
     return bool(every.any())
 
 
-def other_values(instance: Instance, keys: Sequence[str]) -> list[Relaxation]:
+def other_values(instance: Instance, keys: Sequence[str], of: Finding[P]) -> Iterator[Relaxation]:
     """For each key that alone is in the way of a plan within the limits: the values that would do instead."""
-    moves: list[Relaxation] = []
     for key in keys:
         free = without_keys(instance, [key])
-        plan = fastest(free, free.limits)
+        plan = of.fastest(free, free.limits)
         if plan is None:
             continue
         name = key.removeprefix(PREFIX)
         old = either([str(spoken(value)) for value in asked(instance, name)])
-        would_do = [str(spoken(value)) for value in tried(instance, name) if does(free, name, value)]
+        would_do = [str(spoken(value)) for value in tried(instance, name) if does(free, name, value, of)]
         if would_do:
             new = either(would_do)
             text = f"{key}: {new} {'makes' if len(would_do) == 1 else 'make'} a plan possible"
         else:
-            found = decided(free, plan).get(name)
+            found = of.decided(free, plan, name)
             new = "any" if found is None else f"{name} {spoken(found)}"
             text = f"without {key} a plan is possible" + ("" if found is None else f": the fastest has {new}")
-        moves.append(Relaxation(limit=key, **{"from": old}, to=new, text=text))
-    return moves
+        yield Relaxation(limit=key, **{"from": old}, to=new, text=text)
 
 
-def fewer_keys(instance: Instance) -> list[Relaxation]:
+def fewer_keys(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     """Where no key alone is in the way: keys without which together a plan within the limits exists.
 
     None of them can stay, in the order in which the problem names them.
     """
     left_out = keys_of(instance)
     free = without_keys(instance, left_out)
-    if not possible(free, free.limits):
-        return []
+    if not of.possible(free, free.limits):
+        return
     for key in keys_of(instance):
         rest = [other for other in left_out if other != key]
         back = without_keys(instance, rest)
-        if rest and possible(back, back.limits):
+        if rest and of.possible(back, back.limits):
             left_out = rest
     free = without_keys(instance, left_out)
-    plan = fastest(free, free.limits)
+    plan = of.fastest(free, free.limits)
     assert plan is not None
     names = [key.removeprefix(PREFIX) for key in left_out]
     old = " and ".join(either([str(spoken(value)) for value in asked(instance, name)]) for name in names)
-    of, keys = decided(free, plan), " and ".join(left_out)
-    new = ", ".join(f"{name} {spoken(of[name])}" for name in names if name in of) or "any"
+    values, keys = {name: of.decided(free, plan, name) for name in names}, " and ".join(left_out)
+    new = ", ".join(f"{name} {spoken(value)}" for name, value in values.items() if value is not None) or "any"
     text = f"without {keys} a plan is possible: the fastest has {new}"
-    return [Relaxation(limit=keys, **{"from": old}, to=new, text=text)]
+    yield Relaxation(limit=keys, **{"from": old}, to=new, text=text)
 
 
 def asked(instance: Instance, name: str) -> tuple[int | str, ...]:
@@ -110,11 +108,11 @@ def asked(instance: Instance, name: str) -> tuple[int | str, ...]:
     return allowed[name] if name in allowed else (instance.switches[name],)
 
 
-def does(free: Instance, name: str, value: int | str) -> bool:
+def does(free: Instance, name: str, value: int | str, of: Finding[P]) -> bool:
     """Whether a plan within the limits exists with that value of a decision."""
     allowed = {**free.narrowing.allowed, name: (value,)}
     narrow = replace(free, narrowing=replace(free.narrowing, allowed=allowed))
-    return possible(narrow, narrow.limits)
+    return of.possible(narrow, narrow.limits)
 
 
 def tried(instance: Instance, name: str) -> Sequence[int | str]:

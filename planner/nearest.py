@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from costmodel.units import DAY
 from planner.answer import reported, surely
 from planner.instance import Instance, Limits, Term
 from planner.search import Effort, Table, best, goal_of
+from planner.search.goal import OutOfTime
 from planner.solution import Nearest
 from planner.solution import Plan as Told
 from planner.space.recompute import recompute_families
@@ -37,10 +38,11 @@ class Near:
         return max(self.days / deadline, self.dollars / (limits.budget or float("inf"))) - 1
 
 
-def nearest_miss(instance: Instance) -> Nearest | None:
+def nearest_miss(instance: Instance, until: float | None = None) -> Nearest | None:
     """The plan for which deadline and budget have to give the least, by the same share; None if none fits.
 
     The share is the smallest t with a plan within (1 + t) times each limit: every t is a search of its own.
+    Out of time (`until`, of time.monotonic) it is the nearest found so far, and called so; None if none was.
     """
     limits = instance.limits
     if limits.deadline is None and limits.budget is None:
@@ -48,33 +50,39 @@ def nearest_miss(instance: Instance) -> Nearest | None:
     if instance.mixing is not None:
         from planner.mixed.conflict import near_of_both
 
-        within = near_of_both(instance)
+        within = near_of_both(instance, until)
     else:
-        within = near_of_single(instance)
-    near = nearest(limits, within)
+        within = near_of_single(instance, until)
+    near, proved = nearest(limits, within)
     if near is None:
         return None
     over = {
         "days": max(0.0, near.days - (limits.deadline or float("inf")) / DAY),
         "dollars": max(0.0, near.dollars - (limits.budget or float("inf"))),
     }
-    return Nearest(plan=near.told(), over=over, text=words(over))
+    return Nearest(plan=near.told(), over=over, text=words(over, proved))
 
 
-def nearest(limits: Limits, within: Within) -> Near | None:
-    """The plan within the least share of limits, by bisection; `within` finds one within looser limits."""
-    low, high, near = 0.0, FARTHEST, within(looser(limits, FARTHEST), aim(limits))
-    if near is None:
-        return None
-    high = min(high, near.share(limits))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        found = within(looser(limits, middle), aim(limits))
-        if found is None:
-            low = middle
-        else:
-            near, high = found, min(middle, max(found.share(limits), low))
-    return near
+def nearest(limits: Limits, within: Within) -> tuple[Near | None, bool]:
+    """The plan within the least share of limits, by bisection; `within` finds one within looser limits.
+
+    And whether it is known to be that: not if the time was out first.
+    """
+    low, high, near, proved = 0.0, FARTHEST, None, False
+    try:
+        near = within(looser(limits, FARTHEST), aim(limits))
+        high = high if near is None else min(high, near.share(limits))
+        for _ in range(0 if near is None else HALVINGS):
+            middle = (low + high) / 2
+            found = within(looser(limits, middle), aim(limits))
+            if found is None:
+                low = middle
+            else:
+                near, high = found, min(middle, max(found.share(limits), low))
+        proved = True
+    except OutOfTime:
+        pass
+    return near, proved
 
 
 def aim(limits: Limits) -> Term:
@@ -91,26 +99,31 @@ def looser(limits: Limits, share: float) -> Limits:
     )
 
 
-def near_of_single(instance: Instance) -> Within:
+def near_of_single(instance: Instance, until: float | None = None) -> Within:
     """How plans on one pool are found within limits."""
-    free = replace(instance.limits, deadline=None, budget=None)
-    table = Table.of(instance, goal_of(instance, free), recompute_families(instance))
+    free, effort = replace(instance.limits, deadline=None, budget=None), Effort(until=until)
+
+    @cache
+    def table() -> Table:
+        return Table.of(instance, goal_of(instance, free), recompute_families(instance), effort.check)
 
     def within(limits: Limits, objective: Term) -> Near | None:
-        plan = best(table.again(goal_of(instance, limits, objective)), effort=Effort())
+        plan = best(table().again(goal_of(instance, limits, objective)), effort=effort)
+        effort.conclude()
         return None if plan is None else Near(*surely(instance, plan), partial(reported, instance, plan))
 
     return within
 
 
-def words(over: dict[str, float]) -> str:
-    """How far the nearest plan is beyond the limits."""
+def words(over: dict[str, float], proved: bool = True) -> str:
+    """How far the nearest plan, or the nearest that was found, is beyond the limits."""
     parts = []
     if over["days"] > 0:
         parts.append(f"{over['days']:.1f} days too long" if over["days"] >= 1 else hours_words(over["days"]))
     if over["dollars"] > 0:
         parts.append(f"${over['dollars']:,.0f} too dear")
-    return "The nearest plan is " + " and ".join(parts) + "."
+    which = "The nearest plan" if proved else "The nearest plan that was found in time"
+    return f"{which} is {' and '.join(parts)}."
 
 
 def hours_words(days: float) -> str:

@@ -9,6 +9,7 @@ from planner.frameworks.lacking import why_not
 from planner.frameworks.rules import trains
 from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.instance import Instance
+from planner.mixing import LAUNCHERS
 from planner.narrowing import DEFAULT_STACK
 from planner.space.recompute import recompute_families
 from planner.space.values import base_keys
@@ -59,7 +60,8 @@ def others(instance: Instance) -> tuple[str, ...]:
     """Frameworks that may have a plan where the instance's has none, the nearest to today's usual first."""
     if instance.framework == ANY:
         return ()
-    return tuple(name for name in (*FRAMEWORKS, ANY) if name != instance.framework)
+    names = (*FRAMEWORKS, ANY) if instance.mixing is None else LAUNCHERS
+    return tuple(name for name in names if name != instance.framework)
 
 
 def unlaunchable(instance: Instance) -> tuple[str, str] | None:

@@ -9,8 +9,9 @@ from time import monotonic
 
 from costmodel.units import DAY, HOUR
 from planner import answer, solution
+from planner.asking import Asking
 from planner.economics import gap
-from planner.errors import TimeLimit
+from planner.errors import nothing_found
 from planner.outlook import Outlook
 from planner.phased_conflict import infeasible
 from planner.phases import ResolvedPhase
@@ -19,6 +20,7 @@ from planner.relaxed import TERMS
 from planner.resolve import instance_of, whole_instance
 from planner.same_job import goes_on
 from planner.search import Effort
+from planner.search.goal import OutOfTime
 from planner.search.ledger import Ledger
 from planner.solution import PhasedRun, PhasePlan, Slack, Solution
 from planner.space.recompute import recompute_families
@@ -41,18 +43,23 @@ def solve_phases(
     Raises TimeLimit when `time_limit` seconds pass before any plan is found.
     """
     started = monotonic()
-    effort = Effort(until=None if time_limit is None else started + time_limit, progress=progress)
+    until = None if time_limit is None else started + time_limit
+    effort, asking = Effort(until=until, progress=progress), Asking(until)
     parts = problem.resolved_phases()
     problems = [problem.of_phase(part) for part in parts]
     search = Together.of(whole_instance(problem), [instance_of(each) for each in problems], effort)
     progress("planning phases together")
-    best, others = search.best()
+    try:
+        best, others = search.best()
+    except OutOfTime:
+        raise nothing_found(time_limit) from None
     if best is None and effort.out_of_time:
-        raise TimeLimit(f"no plan was found in {time_limit:.0f} s; nothing is proved either way")
+        raise nothing_found(time_limit)
     proof = proved(search, best, others, started)
     run = None if best is None else reported(search, parts, best, others)
     if run is not None:
         checked(problem, problems, run)
+    conflict = infeasible(search, asking) if run is None else None
     longest = None if run is None else max(run.phases, key=lambda phase: phase.days).plan
     return Solution(
         status="infeasible" if run is None else "optimal" if proof.gap <= ROUNDING else "feasible",
@@ -61,8 +68,8 @@ def solve_phases(
         plans=() if longest is None else (longest,),
         run=run,
         proof=proof.model_copy(update={"seconds": monotonic() - started}),
-        conflict=infeasible(search) if run is None else None,
-        notes=(*problem.assumptions, *([] if best is None else advice(search, best))),
+        conflict=conflict,
+        notes=(*problem.assumptions, *([] if best is None else advice(search, best)), *asking.note()),
     )
 
 

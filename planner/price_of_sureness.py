@@ -11,13 +11,16 @@ from planner.sureness import probabilities
 from planner.variants import best_plan, with_limits
 
 
-def price_of_sureness(instance: Instance, plan: Plan) -> Sure | None:
-    """The plan against the best one whose limits hold as predicted; None where no confidence is asked for."""
+def price_of_sureness(instance: Instance, plan: Plan, until: float | None = None) -> Sure | None:
+    """The plan against the best one whose limits hold as predicted; None where no confidence is asked for.
+
+    Raises OutOfTime where that one is not known by `until` (of time.monotonic).
+    """
     asked = instance.limits.chance
     if asked is None:
         return None
     loose = with_limits(instance, confidence=None)
-    other = best_plan(loose)
+    other = best_plan(loose, until=until)
     assert other is not None, "fewer demands leave no plan"
     theirs, mine = Account.within(loose, other), Account.within(instance, plan)
     effect, without = effect_of(theirs, mine), probabilities(loose, other)

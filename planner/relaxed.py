@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,20 +16,41 @@ from planner.outlook import Outlook
 from planner.required import requirements_of, without_requirements
 from planner.requirements import texts
 from planner.running import Running
-from planner.search import Effort, Mask, Plan, Table, best, goal_of
+from planner.search import Effort, Goal, Mask, Plan, Table, best, goal_of
 from planner.space.recompute import recompute_families, recompute_modes
 
 TERMS: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
 """Limits on a run that are fields of `Limits`, and the term of the objective that each is on."""
 OTHERS = ("energy", "carbon", "storage")
 Optimum = Callable[[Instance, Limits, Term, "Mask | None"], "Plan | None"]
-"""How the best plan of a single objective is found: `optimum`, or one that remembers."""
+"""How the best plan of a single objective is found: `optimum`, by some time, or one that remembers."""
 
 
-def optimum(instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None) -> Plan | None:
-    """The best plan of a single objective within limits, in a table of its own."""
-    families = every_family(instance) if mask else recompute_families(instance)
-    return best(Table.of(instance, goal_of(instance, limits, objective), families), mask, Effort())
+Tables = Callable[[Instance, Goal, tuple[int, ...]], Table]
+"""How a table is made: `Table.of`, by some time, or one that shares what others have found."""
+
+
+def tables_until(until: float | None) -> Tables:
+    """`Table.of` that raises OutOfTime where it would go on beyond some time (of time.monotonic)."""
+    return partial(Table.of, check=Effort(until=until).check)
+
+
+def optimum(
+    instance: Instance,
+    limits: Limits,
+    objective: Term,
+    mask: Mask | None = None,
+    until: float | None = None,
+) -> Plan | None:
+    """The best plan of a single objective within limits, in a table of its own.
+
+    Raises OutOfTime where that is not proved by `until` (of time.monotonic).
+    """
+    families, effort = every_family(instance) if mask else recompute_families(instance), Effort(until=until)
+    table = Table.of(instance, goal_of(instance, limits, objective), families, effort.check)
+    plan = best(table, mask, effort)
+    effort.conclude()
+    return plan
 
 
 def fastest(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,18 @@ PROBED = 4096
 """Pipelines whose even split is priced to see how much memory they need."""
 
 
-def why_none(table: Table, mask: Mask) -> tuple[str, str]:
-    """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it."""
-    instance, limits = table.instance, table.goal.limits
+def why_none(table: Table, mask: Mask, until: float | None = None) -> tuple[str, str]:
+    """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it.
+
+    Raises OutOfTime where that is not known by `until` (of time.monotonic).
+    """
+    instance, limits, effort = table.instance, table.goal.limits, Effort(until=until)
+    apart = partial(optimum, until=until)
 
     def find(_: Instance, limits: Limits, objective: Term, mask: Mask | None) -> Plan | None:
-        return best(table.again(goal_of(instance, limits, objective)), mask, Effort())
+        plan = best(table.again(goal_of(instance, limits, objective)), mask, effort)
+        effort.conclude()
+        return plan
 
     if limits.deadline is not None:
         plan = fastest(instance, replace(limits, deadline=None), mask, find)
@@ -45,18 +52,18 @@ def why_none(table: Table, mask: Mask) -> tuple[str, str]:
     named = limited(instance, limits)
     for text in texts(requirements_of(instance)):
         free = without(replace(instance, limits=limits), [text])
-        if (plan := fastest(free, free.limits, mask)) is not None:
+        if (plan := fastest(free, free.limits, mask, apart)) is not None:
             return text, nearest_words(limits, text, *surely(free, plan))
     for name in OTHERS:
-        if name in named and (words := other_words(instance, limits, name, mask)):
+        if name in named and (words := other_words(instance, limits, name, mask, apart)):
             return name, f"the least is {words[1]} of {words[0]}"
     free = without(replace(instance, limits=limits), named)
     if len(named) > 1:
         run_only = set(named) <= {"deadline", "budget"}
-        plan = fastest(free, free.limits, mask, find if run_only else optimum)
+        plan = fastest(free, free.limits, mask, find if run_only else apart)
         if plan is not None:
             return " and ".join(named), fastest_words(*surely(free, plan))
-    return memory_words(Table.of(free, goal_of(free), every_family(free)), mask)
+    return memory_words(Table.of(free, goal_of(free), every_family(free), effort.check), mask)
 
 
 def nearest_words(limits: Limits, name: str, days: float, cost: float) -> str:

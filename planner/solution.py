@@ -361,7 +361,8 @@ class Conflict(Report):
 
     limits: tuple[str, ...]
     """By name: deadline, budget, memory, ... Alone, whatever the limits: `search` where no layout divides
-    batch, layers, heads and GPUs, `reliability` where no run would ever end."""
+    batch, layers, heads and GPUs, `reliability` where no run would ever end. None can be left out; empty
+    where the time was out before that was known."""
     relaxations: tuple[Relaxation, ...] = ()
     nearest: Nearest | None = None
     """What comes nearest to deadline and budget, both loosened by the same share."""

@@ -7,8 +7,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from planner import answer, explain
+from planner.asking import Asking
 from planner.conflict import infeasible
-from planner.errors import TimeLimit
+from planner.errors import nothing_found
 from planner.instance import Instance
 from planner.nearest import nearest_miss
 from planner.outlook import Outlook
@@ -17,9 +18,8 @@ from planner.problem import Problem
 from planner.relaxed import every_family
 from planner.resolve import instance_of
 from planner.search import Effort, Plan, Table, best, goal_of
-from planner.search.goal import in_families
+from planner.search.goal import OutOfTime, in_families
 from planner.search.ledger import Ledger
-from planner.search.rows import plainest_plan
 from planner.solution import Estimate, Proof, RunnerUp, Solution
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from planner.mixed import BestOfPairs
 
 Progress = Callable[[str], None]
+SURE = "what being sure costs"
+NEAREST = "the plan nearest to the limits"
+"""Questions, as they are told of where the time was out before they were answered."""
 
 
 def solve(
@@ -47,26 +50,29 @@ def solve(
     instance = instance_of(problem)
     progress("pricing layouts")
     usual = recompute_families(instance)
-    table = Table.of(instance, goal_of(instance), every_family(instance))
     effort = Effort(until=until, progress=progress)
+    try:
+        table = Table.of(instance, goal_of(instance), every_family(instance), effort.check)
+    except OutOfTime:
+        raise nothing_found(time_limit) from None
     plan = best(table, in_families(usual), effort)
-    proved, surely = proof(table, Ledger.of(table, usual), effort), not effort.out_of_time
-    if plan is not None and not effort.out_of_time:
-        plan = plainest_plan(table.book, plan)
+    surely = not effort.out_of_time
     if plan is None and not surely:
-        raise TimeLimit(f"no plan was found in {time_limit:g} s; nothing is proved either way")
+        raise nothing_found(time_limit)
+    proved = proof(table, Ledger.of(table, usual), effort)
     # Before anything is explained: what time there is belongs to the search.
     pairs = None if instance.mixing is None else look_at_pairs(instance, effort)
+    asking = Asking(until)
     if plan is None:
         plans, others = (), ()
     else:
         progress("asking what each decision would cost otherwise")
-        found = () if effort.out_of_time else explain.runner_ups(table, plan)
-        reasons = () if effort.out_of_time else explain.reasons(table, plan, found)
+        found = explain.runner_ups(table, plan, asking)
+        reasons = explain.reasons(table, plan, found, asking)
         plans = (answer.reported(instance, plan, reasons),)
         others = tuple(runner_up(instance, plan, other) for other in found)
         checked(problem, [*plans, *(other.plan for other in others if other.plan)])
-    sure = None if plan is None or effort.out_of_time else price_of_sureness(instance, plan)
+    sure = None if plan is None else asking.ask(SURE, lambda: price_of_sureness(instance, plan, until))
     status = "infeasible" if plan is None else "optimal" if surely else "feasible"
     found = Solution(
         status=status,
@@ -79,8 +85,9 @@ def solve(
         notes=(*problem.assumptions, *(() if plan is None else Outlook.of(instance, plan).advice())),
     )
     if pairs is not None:
-        found = mixed_too(problem, found, plan, pairs, table)
-    return found if found.plans else with_conflict(instance, found, progress)
+        found = mixed_too(problem, found, plan, pairs, table, asking)
+    found = found if found.plans else with_conflict(instance, found, progress, asking)
+    return found.model_copy(update={"notes": (*found.notes, *asking.note())})
 
 
 def look_at_pairs(instance: Instance, effort: Effort) -> BestOfPairs:
@@ -92,12 +99,12 @@ def look_at_pairs(instance: Instance, effort: Effort) -> BestOfPairs:
 
 
 def mixed_too(
-    problem: Problem, found: Solution, plan: Plan | None, pairs: BestOfPairs, table: Table
+    problem: Problem, found: Solution, plan: Plan | None, pairs: BestOfPairs, table: Table, asking: Asking
 ) -> Solution:
     """The solution with the best plan on two pools in it."""
     from planner.mixed.verdict import with_mixing
 
-    whole = with_mixing(found, plan, pairs, table)
+    whole = with_mixing(found, plan, pairs, table, asking)
     mixing = whole.mixing
     assert mixing is not None
     if mixing.better:
@@ -116,12 +123,14 @@ def beside(mine: Estimate, other: RunnerUp) -> RunnerUp:
     return other.model_copy(update={"text": text})
 
 
-def with_conflict(instance: Instance, found: Solution, progress: Progress) -> Solution:
+def with_conflict(instance: Instance, found: Solution, progress: Progress, asking: Asking) -> Solution:
     """The solution with the limits that cannot hold together, and the nearest plan that breaks them."""
-    progress("nothing fits: looking for the nearest that would")
-    nearest = nearest_miss(instance)
-    conflict = infeasible(instance).model_copy(update={"nearest": nearest})
-    return found.model_copy(update={"conflict": conflict})
+    progress("nothing fits: looking for what would have to give")
+    conflict = infeasible(instance, asking)
+    nearest = nearest_miss(instance, asking.until)
+    if nearest is None and asking.over:
+        asking.unanswered.append(NEAREST)
+    return found.model_copy(update={"conflict": conflict.model_copy(update={"nearest": nearest})})
 
 
 def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:

@@ -82,7 +82,10 @@ class Together:
         )
 
     def best(self) -> tuple[Whole | None, list[Whole]]:
-        """The best run, and the runs at all places that could have been better by their bounds."""
+        """The best run, and the runs at all places that could have been better by their bounds.
+
+        Raises OutOfTime where not even the costs of layers are known in time.
+        """
         places = every_place(self.run)
         alone = [self._search(phase, [None], self._eased(phase)) for phase in range(len(self.phases))]
         if any(found[0] is None for found in alone):
@@ -142,7 +145,7 @@ class Together:
         """A table of its own for each question; what layers cost is the same for all of them."""
         old = self.tables.get(phase)
         if old is None:
-            return Table.of(self.phases[phase], goal, families)
+            return Table.of(self.phases[phase], goal, families, self.effort.check)
         return replace(old, goal=goal).blank()
 
     def limits_beside(self, ceiling: float = np.inf) -> list[Limits]:

@@ -14,7 +14,7 @@ from planner.instance import Instance, Narrowing, Pool, Term
 from planner.limits import within
 from planner.narrowing import ZERO_SCOPES
 from planner.requirements import Requirement
-from planner.search import Plan, Table, best, goal_of
+from planner.search import Effort, Plan, Table, best, goal_of
 from planner.search.rows import fits
 from planner.space.recompute import recompute_families
 from planner.switches import SWITCHES, overlaps_of, software, word
@@ -23,14 +23,23 @@ NEEDS = {"tp_overlap": "tp", "pp_overlap": "vpp"}
 """What has to be above 1 for there to be such traffic to hide."""
 
 
-def best_plan(instance: Instance, reach: float = np.inf) -> Plan | None:
-    """The best plan of an instance, in a table of its own; `reach` as in `search.best`."""
-    return best(Table.of(instance, goal_of(instance), recompute_families(instance)), reach=reach)
+def best_plan(instance: Instance, reach: float = np.inf, until: float | None = None) -> Plan | None:
+    """The best plan of an instance, in a table of its own; `reach` as in `search.best`.
+
+    Raises OutOfTime where that is not proved by `until` (of time.monotonic).
+    """
+    effort = Effort(until=until)
+    table = Table.of(instance, goal_of(instance), recompute_families(instance), effort.check)
+    plan = best(table, effort=effort, reach=reach)
+    effort.conclude()
+    return plan
 
 
-def best_using(instance: Instance, index: int, reach: float = np.inf) -> Plan | None:
+def best_using(
+    instance: Instance, index: int, reach: float = np.inf, until: float | None = None
+) -> Plan | None:
     """The best plan on one of the instance's pools, in any precision."""
-    found = best_plan(only(instance, index), reach)
+    found = best_plan(only(instance, index), reach, until)
     if found is None:
         return None
     pool = np.array(instance.variants(index))[found.row.pool]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from costmodel.units import DAY
 from planner.answer import surely
+from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words, nodes_words
@@ -27,39 +28,36 @@ from planner.solution import Relaxation
 from planner.variants import only, pool_name
 
 
-def moved_limits(instance: Instance, find: Optimum = optimum) -> list[Relaxation]:
+def moved_limits(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
     """How far each limit on the run itself would have to move alone."""
     limits = instance.limits
-    moves: list[Relaxation] = []
     if limits.deadline is not None:
         plan = fastest(instance, replace(limits, deadline=None), find=find)
         if plan is not None:
             seconds = surely(instance, plan)[0] * DAY
-            moves.append(relaxation("deadline", *limit_words("deadline", limits.deadline, seconds)))
+            yield relaxation("deadline", *limit_words("deadline", limits.deadline, seconds))
     if limits.budget is not None:
         plan = cheapest(instance, replace(limits, budget=None), find=find)
         if plan is not None:
             cost = surely(instance, plan)[1]
-            moves.append(relaxation("budget", *limit_words("budget", limits.budget, cost)))
+            yield relaxation("budget", *limit_words("budget", limits.budget, cost))
     for name in limited(instance, limits):
         if name in OTHERS and (words := other_words(instance, limits, name, find=find)) is not None:
-            moves.append(relaxation(name, *words))
-    return moves
+            yield relaxation(name, *words)
 
 
-def more_nodes(instance: Instance) -> list[Relaxation]:
+def more_nodes(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
     """For each pool the fewest nodes beyond its own with which a plan on it exists."""
 
     def enough(index: int, nodes: int) -> bool:
         alone = only(instance, index, max_nodes=nodes)
-        return fastest(alone, alone.limits) is not None
+        return possible(alone, alone.limits, find)
 
     return moved_nodes(instance, enough)
 
 
-def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[Relaxation]:
+def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> Iterator[Relaxation]:
     """For each pool the fewest nodes beyond its own that are enough, up to 16 times as many."""
-    moves = []
     for index in instance.described:
         pool = instance.pools[index]
         fewest = fewest_beyond(pool.max_nodes, partial(enough, index))
@@ -69,8 +67,7 @@ def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[
         there = pool.nodes or pool.max_nodes
         old = f"{nodes_words(there)} of {pool_name(instance, index)}"
         new = nodes_words(max(whole, there + 1))
-        moves.append(relaxation("nodes", old, new))
-    return moves
+        yield relaxation("nodes", old, new)
 
 
 def fewest_beyond(low: int, enough: Callable[[int], bool]) -> int | None:
@@ -90,26 +87,30 @@ def fewest_beyond(low: int, enough: Callable[[int], bool]) -> int | None:
 
 def less_headroom(
     instance: Instance, possible: Callable[[Instance, Limits], bool] = possible
-) -> list[Relaxation]:
+) -> Iterator[Relaxation]:
     """The largest memory headroom with which a plan exists, if giving some up helps."""
     limits = instance.limits
     if limits.memory_headroom <= 0 or not possible(instance, replace(limits, memory_headroom=0.0)):
-        return []
+        return
     most = highest(
         0.0,
         limits.memory_headroom,
         lambda value: possible(instance, replace(limits, memory_headroom=value)),
     )
-    return [relaxation("memory_headroom", f"{limits.memory_headroom:.3f}", f"{most:.3f}")]
+    yield relaxation("memory_headroom", f"{limits.memory_headroom:.3f}", f"{most:.3f}")
 
 
-def less_sure(instance: Instance) -> list[Relaxation]:
+def less_sure(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
     """The highest confidence with which a plan exists, if being less sure helps."""
     limits = instance.limits
-    if limits.chance is None or not possible(instance, replace(limits, confidence=None)):
-        return []
-    most = highest(0.5, limits.chance, lambda value: possible(instance, replace(limits, confidence=value)))
-    return [relaxation("confidence", f"{limits.chance:.1%}", f"{most:.1%}")]
+
+    def holds(confidence: float | None) -> bool:
+        return possible(instance, replace(limits, confidence=confidence), find)
+
+    if limits.chance is None or not holds(None):
+        return
+    most = highest(0.5, limits.chance, holds)
+    yield relaxation("confidence", f"{limits.chance:.1%}", f"{most:.1%}")
 
 
 def highest(low: float, high: float, holds: Callable[[float], bool]) -> float:
@@ -120,36 +121,36 @@ def highest(low: float, high: float, holds: Callable[[float], bool]) -> float:
     return low
 
 
-def another_framework(instance: Instance) -> list[Relaxation]:
+def another_framework(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     """The first other framework with which a plan exists, and why the problem's own has no such model."""
     for name in others(instance):
         other = with_framework(instance, name)
-        if possible(other, other.limits):
+        if of.possible(other, other.limits):
             move = relaxation(FRAMEWORK, instance.framework, name)
             said = [f"{move.text}, {none_launches(instance)}" if name == ANY else move.text]
-            return [move.model_copy(update={"text": "; ".join([*reason(instance), *said])})]
-    return []
+            yield move.model_copy(update={"text": "; ".join([*reason(instance), *said])})
+            return
 
 
-def another_framework_and_limit(instance: Instance) -> list[Relaxation]:
+def another_framework_and_limit(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     """What has to move beside a framework that cannot launch the model, where others miss the limits."""
     if not cannot_launch(instance):
-        return []
+        return
     for name in others(instance):
         other = with_framework(instance, name)
-        if moves := moved_limits(other) or deadline_and_budget(other):
-            return [also_moved(instance, name, move) for move in moves]
-    return []
+        if moves := list(of.moved_limits(other)) or deadline_and_budget(other, of):
+            yield from (also_moved(instance, name, move) for move in moves)
+            return
 
 
-def deadline_and_budget(instance: Instance) -> list[Relaxation]:
+def deadline_and_budget(instance: Instance, of: Finding[P]) -> list[Relaxation]:
     """How far deadline and budget have to move together: to what the fastest plan without them takes."""
     limits = instance.limits
     free = without(instance, [name for name in ("deadline", "budget") if getattr(limits, name) is not None])
-    plan = fastest(free, free.limits)
+    plan = of.fastest(free, free.limits)
     if plan is None or limits.deadline is None or limits.budget is None:
         return []
-    days, cost = surely(free, plan)
+    days, cost = of.took(free, plan)
     pairs = [
         limit_words("deadline", limits.deadline, days * DAY),
         limit_words("budget", limits.budget, cost),

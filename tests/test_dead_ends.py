@@ -78,6 +78,69 @@ def test_a_conflict_of_keys_is_minimal_and_each_way_out_leads_out(search: dict[s
             assert solved(changed).status == "optimal", changed
 
 
+TWO_POOLS: dict[str, Any] = {
+    "hardware": [
+        {"gpu": "H800", "nodes": {"max": 2}, "price": "2 USD/gpu-hour"},
+        {"gpu": "A100-80", "nodes": {"max": 2}, "price": "1 USD/gpu-hour"},
+    ],
+    "mixing": {"network": "25 GB/s"},
+}
+
+
+@pytest.mark.parametrize(
+    ("search", "limits", "moves"),
+    [
+        ({"tp": 16}, ("search.tp",), {"search.tp": "1, 2, 4 or 8"}),
+        ({"pp": 4, "vpp": 9}, ("search.pp", "search.vpp"), {"search.pp": "pp", "search.vpp": "vpp"}),
+        ({"zero": 3, "pp": 4}, ("search.pp", "search.zero"), {"search.pp": "pp", "search.zero": "0 or 1"}),
+        ({"tp": 16, "pp": 4, "vpp": 9}, ("search.pp", "search.vpp"), {"search.tp and search.vpp": "tp"}),
+    ],
+)
+def test_keys_that_leave_no_layout_on_two_pools_either_are_named_with_what_would_do(
+    search: dict[str, Any], limits: tuple[str, ...], moves: dict[str, str]
+) -> None:
+    said = conflict(search, **TWO_POOLS)
+    assert said.limits == limits
+    to = {move.limit: str(move.to) for move in said.relaxations}
+    assert to.keys() == moves.keys()
+    assert all(to[limit].startswith(value) for limit, value in moves.items())
+
+
+def test_a_framework_that_has_no_plan_on_two_pools_either_is_told_with_what_moves() -> None:
+    (move,) = conflict({}, model="gemma-2-9b", **TWO_POOLS).relaxations
+    assert (move.limit, move.to) == ("search.framework", "any")
+    late = {"training": {"tokens": "10B", "seq_len": 4096, "global_batch": "64 sequences"}}
+    (move,) = conflict({}, model="gemma-2-9b", limits={"deadline": "1 h"}, **late, **TWO_POOLS).relaxations
+    assert move.limit == "search.framework and deadline"
+
+
+PHASES: dict[str, Any] = {
+    "phases": [
+        {"name": "short", "tokens": "8B", "seq_len": 4096},
+        {"name": "long", "tokens": "2B", "seq_len": 8192},
+    ]
+}
+
+
+@pytest.mark.parametrize(("search", "limits", "moves"), [CASES[0], CASES[4], CASES[7]])
+def test_keys_that_leave_no_run_in_phases_are_named_with_what_would_do(
+    search: dict[str, Any], limits: tuple[str, ...], moves: dict[str, str]
+) -> None:
+    said = conflict(search, **PHASES)
+    assert said.limits == limits
+    to = {move.limit: str(move.to) for move in said.relaxations}
+    assert to.keys() == set(limits)
+    assert {limit: to[limit] for limit in moves} == moves
+
+
+def test_keys_of_a_run_in_phases_that_only_together_are_in_the_way() -> None:
+    (move,) = conflict({"tp": 16, "pp": 4, "vpp": 9}, **PHASES).relaxations
+    assert move.limit == "search.tp and search.vpp"
+    late = {"training": {"tokens": "10B", "seq_len": 4096, "global_batch": "64 sequences"}}
+    (move,) = conflict({}, model="gemma-2-9b", limits={"deadline": "1 h"}, **late, **PHASES).relaxations
+    assert move.limit == "search.framework and deadline"
+
+
 def test_two_conflicts_of_keys_are_left_together() -> None:
     said = conflict({"tp": 16, "pp": 4, "vpp": 9})
     (move,) = said.relaxations

@@ -34,6 +34,12 @@ def least(of: Arrangement, shortest: Shortest, answer: MixedAnswer) -> float:
     return float(least_seconds(of, shortest, np.array(layout.num_gpus)[:, None])[0, same].min())
 
 
+def all_cells(of: Arrangement, shortest: Shortest) -> Cells:
+    """Of every number of nodes of the first pool."""
+    pool = of.both[0]
+    return Cells.of(of, shortest, np.arange(pool.min_nodes, pool.max_nodes + 1), Effort().check)
+
+
 def too_high(seed: int) -> tuple[list[str], float]:
     """Answers that beat their bound, and the most that a bound is of what its answer takes."""
     random = Random(seed)
@@ -42,8 +48,8 @@ def too_high(seed: int) -> tuple[list[str], float]:
     book = KeyBook.of(instance, mixed_families(instance), apart=True)
     assert instance.mixing is not None
     every = arrangements(instance, book, instance.mixing.forms)
-    shortest = {(each.form, each.pools): Shortest.of(each) for each in every}
-    cells = {(each.form, each.pools): Cells.of(each, Effort()) for each in every}
+    shortest = {(each.form, each.pools): Shortest.of(each, Effort()) for each in every}
+    cells = {key: all_cells(of, shortest[key]) for of in every for key in [(of.form, of.pools)]}
     wrong, closest = [], 0.0
     for answer in oracle.answers(instance):
         of = arranged(instance, every, answer)

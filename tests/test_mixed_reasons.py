@@ -138,7 +138,9 @@ def limits_are_named(
 ) -> None:
     """Where no plan decides otherwise, the limit named is the first without which one does."""
     named = why_none(instance, asked, Effort(), {})
-    for question, (limit, words) in zip(asked, named, strict=True):
+    for question, short in zip(asked, named, strict=True):
+        assert short is not None
+        limit, words = short
         first = next(
             (
                 free.limit

@@ -9,9 +9,11 @@ import pytest
 
 from planner import solve as solving
 from planner.errors import TimeLimit
-from planner.mixed import BestOfPairs, best_of_pairs
+from planner.mixed import BestOfPairs, best_of_pairs, cells
 from planner.mixed import search as searching
+from planner.mixed.best import any_of_pairs
 from planner.problem import Problem, parse_problem
+from planner.resolve import instance_of
 from planner.search import Effort, rows
 from planner.search.goal import OutOfTime
 from planner.solve import solve
@@ -19,7 +21,7 @@ from planner.solve import solve
 HOUR = 3600.0
 
 
-def job(objective: str = "time", **limits: str) -> Problem:
+def job(objective: str = "time", **limits: Any) -> Problem:
     data: dict[str, Any] = {
         "model": "llama-2-7b",
         "training": {"tokens": "300B", "seq_len": 4096, "global_batch": "512 sequences"},
@@ -33,6 +35,12 @@ def job(objective: str = "time", **limits: str) -> Problem:
         "mixing": {"network": "25 GB/s"},
     }
     return parse_problem(data)
+
+
+def with_batches(problem: Problem, sizes: Any) -> Problem:
+    """The problem with other batches."""
+    data: dict[str, Any] = dict(problem.as_written())
+    return parse_problem(data | {"training": {**data["training"], "global_batch": sizes}})
 
 
 @cache
@@ -65,7 +73,7 @@ def test_a_plan_on_one_pool_is_not_proved_best_while_two_pools_are_not_looked_at
     assert solution.mixing.proof.gap == 1
     # The plan itself is the best on one pool: the gap is to what two pools may reach at most.
     assert solution.plans[0].estimate.days == slow
-    assert 1 - fast / slow <= solution.proof.gap < 1
+    assert 1 - fast / slow <= solution.proof.gap <= 1
 
 
 def test_a_problem_that_two_pools_might_solve_is_not_called_infeasible(
@@ -137,3 +145,49 @@ def test_time_is_out_for_those_only_who_have_a_limit() -> None:
     with pytest.raises(OutOfTime):
         effort.stop()
     assert effort.out_of_time
+
+
+def test_a_step_too_short_for_both_pools_is_ruled_out_by_their_nodes() -> None:
+    """Whatever the batch: a smaller one has its share of the largest one's step at least."""
+    smallest = best_of_pairs(instance_of(with_batches(job(), "128 sequences"))).best
+    assert smallest is not None
+    wide = {"min": "128 sequences", "max": "512 sequences"}
+    met, found = (
+        best_of_pairs(
+            instance_of(with_batches(job(require=[f"step_time_s <= {share * smallest.step:.6f}"]), wide))
+        )
+        for share in (1.0001, 0.5)
+    )
+    assert met.best is not None
+    assert met.best.step == pytest.approx(smallest.step, rel=1e-4)
+    assert (found.best, found.complete, found.layouts) == (None, True, 0)
+
+
+def test_whether_there_is_a_plan_is_known_with_the_first_one() -> None:
+    whole = best_of_pairs(instance_of(job()))
+    assert any_of_pairs(instance_of(job()), Effort())
+    any_one = BestOfPairs(whole.instance, whole.goal, Effort(), any_will_do=True)
+    any_one.run()
+    assert any_one.best is not None
+    assert any_one.solved == 1
+    assert any_one.layouts <= whole.layouts
+    assert not any_of_pairs(instance_of(job(deadline="1 day")), Effort())
+
+
+def test_parts_of_cells_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = best_of_pairs(instance_of(job()))
+    monkeypatch.setattr(cells, "PART", 1)
+    monkeypatch.setattr(searching, "KEPT", 1)
+    parts = best_of_pairs(instance_of(job()))
+    assert (parts.best, parts.achieved, parts.cells) == (whole.best, whole.achieved, whole.cells)
+
+
+def test_layouts_of_nodes_and_keys_that_come_late_are_not_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plans that are found first rule them out, and the best one stays the best."""
+    whole = best_of_pairs(instance_of(job()))
+    monkeypatch.setattr(cells, "FIRST_PAIRS", 1)
+    few = best_of_pairs(instance_of(job()))
+    assert (few.best, few.achieved) == (whole.best, whole.achieved)
+    assert few.layouts < whole.layouts

@@ -895,13 +895,13 @@ def test_limits_of_phases_that_have_to_move_together_do() -> None:
 ODD = "[{name: odd, share: 50%, global_batch: 63 sequences}, {name: b}]"
 
 
-@pytest.mark.parametrize(("phases", "limits"), [("[]", ("search.micro_batch",)), (ODD, ("search",))])
-def test_a_batch_that_no_layout_has_is_no_lack_of_memory(phases: str, limits: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("phases", ["[]", ODD])
+def test_a_batch_that_no_layout_has_is_no_lack_of_memory(phases: str) -> None:
     found = solved(
         ("phases", phases), ("training.global_batch", "63 sequences"), ("search.micro_batch", "[2]")
     )
     assert found.conflict is not None
-    assert found.conflict.limits == limits
+    assert found.conflict.limits == ("search.micro_batch",)
 
 
 @pytest.mark.parametrize(

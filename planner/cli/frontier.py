@@ -103,14 +103,14 @@ def frontier_table(found: Frontier) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from planner.cli.grid import sentences
     from planner.cli.table import conflict_facts
 
     name = str(found.problem.get("name") or "frontier")
     if not found.points:
         assert found.conflict is not None
-        return Group(
-            Text(f"{name}: no plan is within the limits", style="bold"), conflict_facts(found.conflict)
-        )
+        told = Text(f"{name}: no plan is within the limits", style="bold")
+        return Group(told, conflict_facts(found.conflict), sentences(found.notes))
     proof = found.proof
     words = (
         "no other plan belongs here" if found.status == "optimal" else "the time ran out: others may belong"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,12 +61,15 @@ def solve(
     folder = None if output is None else usable_folder(output)
     from planner.solve import solve as find
 
+    limit = job.time_limit if limit is None else limit
+    started = monotonic()
     with progress(quiet) as report:
-        solution = find(job, progress=report, time_limit=job.time_limit if limit is None else limit)
+        solution = find(job, progress=report, time_limit=limit)
         if explore:
             from planner.report.data import explore as explored
 
-            solution = explored(solution, report)
+            left = None if limit is None else max(limit - (monotonic() - started), 0.0)
+            solution = explored(solution, report, left)
     show(solution, format)
     if folder is not None:
         write_whole(folder / "solution.json", solution.to_json())

@@ -13,6 +13,7 @@ from planner.cli.mixed_table import pool_parts
 from planner.cli.phases_table import longest, phase_facts, run_facts
 from planner.cli.words import (
     NO_PLAN,
+    NOT_KNOWN,
     amount,
     batch_words,
     checkpoint_words,
@@ -205,7 +206,7 @@ def conflict_facts(conflict: Conflict) -> Table:
     near = conflict.nearest
     last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
     named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
-    return grid([("in conflict", named), *moves, *last])
+    return grid([("in conflict", named or NOT_KNOWN), *moves, *last])
 
 
 def proof_line(proof: Proof) -> Text:

@@ -11,6 +11,8 @@ NO_PLAN = {
     "reliability": "no run would ever end: stops, checkpoints and restarts leave no time to train",
 }
 """What leaves no plan, whatever the limits, by its name among those in conflict."""
+NOT_KNOWN = "the time was out before it was known which limits"
+"""Of a conflict without names."""
 
 
 def status_line(solution: Solution) -> str:

@@ -86,10 +86,11 @@ def no_plan(described: DescribedRun, solution: Solution) -> str:
     """Why there is none, and what would have to change where that is known."""
     facts = described.facts
     text = f"no plan that can be launched has a batch of {facts.global_batch} on {facts.num_gpus} GPUs"
-    if solution.conflict is None or solution.conflict.limits[0].startswith("search"):
+    of = solution.conflict
+    if of is None or not of.limits or of.limits[0].startswith("search"):
         return text
-    ways = "; ".join(each.text for each in solution.conflict.relaxations)
-    return f"{text} within {', '.join(solution.conflict.limits)}" + (f": {ways}" if ways else "")
+    ways = "; ".join(each.text for each in of.relaxations)
+    return f"{text} within {', '.join(of.limits)}" + (f": {ways}" if ways else "")
 
 
 def gain(described: DescribedRun, plan: Plan) -> dict[str, Any]:

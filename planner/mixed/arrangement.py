@@ -33,13 +33,14 @@ class Arrangement:
     """The same costs, with the links between the pools for what crosses them."""
     key: Array
     """(2, keys) rows of the book's keys, of each pool."""
+    keys: LayerKeys
+    """What the keys of both pools share; their `pool` is the first one."""
     parts: Array
     """(2, keys, kinds + 2) seconds a micro-batch of all layers of each kind, of embedding and of head."""
-
-    @property
-    def keys(self) -> LayerKeys:
-        """What the keys of both pools share; their `pool` is the first one."""
-        return self.book.keys.take(self.key[0])
+    seconds: Array
+    """(2, keys) of the whole model on one rank of each pool."""
+    favour: Array
+    """(keys,) `bound.favour` of stages; replicas do whole models."""
 
     @property
     def instance(self) -> Instance:
@@ -50,16 +51,6 @@ class Arrangement:
     def both(self) -> tuple[Pool, Pool]:
         first, second = (self.book.instance.pools[index] for index in self.pools)
         return first, second
-
-    @property
-    def seconds(self) -> Array:
-        """(2, keys) of the whole model on one rank of each pool."""
-        return self.parts.sum(axis=-1)
-
-    @property
-    def favour(self) -> Array:
-        """(keys,) `bound.favour` of stages; replicas do whole models."""
-        return np.ones(self.key.shape[1]) if self.form == "replicas" else favour(self.parts)
 
 
 def alike_in(instance: Instance, form: Form) -> bool:
@@ -109,7 +100,10 @@ def _arranged(instance: Instance, book: KeyBook, form: Form, pools: tuple[int, i
         joined[pool] = replace(instance.pools[pool], fabric=fabric)
     joint = replace(book, instance=replace(instance, pools=tuple(joined)))
     parts = np.stack([_parts(book, pool, of) for pool, of in zip(pools, key, strict=True)])
-    return Arrangement(form, pools, book, joint, key, parts)
+    whole = np.ones(key.shape[1]) if form == "replicas" else favour(parts)
+    return Arrangement(
+        form, pools, book, joint, key, book.keys.take(key[0]), parts, parts.sum(axis=-1), whole
+    )
 
 
 def _parts(book: KeyBook, pool: int, keys: Array) -> Array:

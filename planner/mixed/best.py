@@ -62,6 +62,8 @@ class BestOfPairs(MixedSearch):
     asked: list[Asked] = field(default_factory=anything)
     among: tuple[int, ...] | None = None
     """Recompute families to look at; those of the problem unless given."""
+    any_will_do: bool = False
+    """Whether it is enough to know that there is a plan."""
 
     @property
     def best(self) -> MixedPlan | None:
@@ -73,6 +75,12 @@ class BestOfPairs(MixedSearch):
         """Its sort keys."""
         return None if self.asked[0].plan is None else self.asked[0].achieved
 
+    def beyond(self, value: float) -> bool:
+        if self.any_will_do and self.best is not None:
+            return True
+        known = [each.achieved for each in self.asked]
+        return all(keys is not None and value > float(keys[0][0]) * (1 + 1e-9) for keys in known)
+
     def families(self) -> tuple[int, ...]:
         return mixed_families(self.instance) if self.among is None else self.among
 
@@ -83,6 +91,8 @@ class BestOfPairs(MixedSearch):
     def may_win(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Whether rows do not come after the best plan of a question that lets them through."""
         keys, found = self.keys(economy, step), np.zeros(len(step), dtype=bool)
+        if self.any_will_do and self.best is not None:
+            return found
         for each in self.asked:
             known = each.achieved
             open_ones = ~found if known is None else ~found & economics.no_worse(keys, known)
@@ -141,6 +151,15 @@ def best_of_pairs(
     search = BestOfPairs(instance, goal_of(instance), effort or Effort())
     search.run(forms)
     return search
+
+
+def any_of_pairs(instance: Instance, effort: Effort) -> bool:
+    """Whether there is a plan on two pools. Raises OutOfTime where neither is known in time."""
+    search = BestOfPairs(instance, goal_of(instance), effort, any_will_do=True)
+    search.run()
+    if search.best is None:
+        effort.conclude()
+    return search.best is not None
 
 
 def best_of_each(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
 
 Array = NDArray[Any]
-ANYWAY = 1 << 16
-"""Cells that are bounded whatever the clock says: a moment, after which it is known what may be left."""
+PART = 1 << 16
+"""Cells that are bounded between two looks at the clock, and kept or forgotten together."""
 PAIRS = 1 << 15
 """Pairs of a cell and a key that are looked at together: their columns stay in cache."""
+FIRST_PAIRS = 1 << 15
+"""Pairs whose layouts are written down first; each further batch is twice as large."""
 
 
 @dataclass(slots=True)
 class Cells:
-    """Pairs of numbers of nodes of one arrangement's pools that are still open, the best bounds first."""
+    """Pairs of numbers of nodes of an arrangement's pools, some of them: those still open, the best first."""
 
     arranged: Arrangement
     shortest: Shortest
@@ -40,17 +43,16 @@ class Cells:
     left: Array
 
     @classmethod
-    def of(cls, of: Arrangement, effort: Effort) -> Cells:
-        """All cells of an arrangement, by the best key of each."""
-        instance, shortest = of.instance, Shortest.of(of)
-        running = Running.of(instance, of.both, cells_of(instance, of))
+    def of(cls, of: Arrangement, shortest: Shortest, first: Array, check: Callable[[], None]) -> Cells:
+        """Cells of an arrangement with so many nodes of its first pool, by the best key of each."""
+        instance = of.instance
+        running = Running.of(instance, of.both, cells_of(instance, of, first))
         cells = running.num_gpus.shape[1]
         tokens = np.full(cells, float(instance.max_batch * instance.seq_len))
         economy = loosely(instance, running.economy(instance, of.both, tokens))
         bound = np.empty(cells)
         for part in _parts(of, np.arange(cells)):
-            if len(part) and part[-1] >= ANYWAY:
-                effort.check()
+            check()
             least = least_seconds(of, shortest, running.num_gpus[:, part])
             bound[part] = least.min(axis=1, initial=np.inf)
         return cls(of, shortest, running, bound, economy, np.arange(cells))
@@ -69,26 +71,83 @@ class Cells:
     def advance(self, search: MixedSearch, size: int) -> None:
         """Looks into the first cells."""
         cells, self.left = self.left[:size], self.left[size:]
-        at, key = self._keys(search, cells)
-        rows = layouts(self.arranged.instance, self.arranged, self.running.num_gpus, cells[at], key)
-        search.layouts += len(rows)
-        LayoutBounds(self.arranged, self.running, search).each(rows)
+        at, key, bound = self._keys(search, cells)
+        some, size = np.arange(len(at)), FIRST_PAIRS
+        while len(some):
+            search.effort.check()
+            first, some = some[:size], some[size:]
+            rows = layouts(
+                self.arranged.instance, self.arranged, self.running.num_gpus, at[first], key[first]
+            )
+            search.layouts += len(rows)
+            LayoutBounds(self.arranged, self.running, search).each(rows)
+            some, size = some[self._wins(search, at[some], key[some], bound[some])], 2 * size
 
-    def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array]:
-        """Pairs of a cell and a key that may win."""
+    def _keys(self, search: MixedSearch, cells: Array) -> tuple[Array, Array, Array]:
+        """Pairs of a cell and a key that may win, and seconds of their steps at least; the best first."""
         longest, found = search.longest(self.economy.take(cells), self._decided(cells)), []
         for part in _parts(self.arranged, np.arange(len(cells))):
             search.effort.check()
             bound = least_seconds(self.arranged, self.shortest, self.running.num_gpus[:, cells[part]])
             # Most pairs are dismissed without a look at days and dollars.
             at, key = np.nonzero(bound <= longest[part, None])
-            found.append((part[at], key, bound[at, key]))
+            found.append((cells[part[at]], key, bound[at, key]))
         at, key, bound = (np.concatenate(column) for column in zip(*found, strict=True))
-        some = search.wins(self.economy.take(cells[at]), bound, self._decided(cells[at], key))
-        return at[some], key[some]
+        some = self._wins(search, at, key, bound)
+        return at[some], key[some], bound[some]
+
+    def _wins(self, search: MixedSearch, cells: Array, key: Array, bound: Array) -> Array:
+        """Which pairs of a cell and a key may win, the best first."""
+        return search.wins(self.economy.take(cells), bound, self._decided(cells, key))
 
     def _decided(self, cells: Array, key: Array | None = None) -> Decided:
         return Decided(self.arranged, self.running.num_gpus[:, cells], key)
+
+
+@dataclass(slots=True)
+class Part:
+    """Cells of some numbers of nodes of the first pool; of those that come late, only their best bound."""
+
+    arranged: Arrangement
+    shortest: Shortest
+    first: Array
+    """Nodes of the first pool."""
+    cells: Cells | None = None
+    """None while others are better, of which there are many."""
+    left: Array | None = None
+    """Those open when the cells were forgotten."""
+    best: float = -np.inf
+    """The first sort key of the best open cell, at least."""
+
+    @classmethod
+    def each_of(cls, of: Arrangement, effort: Effort) -> list[Part]:
+        """All cells of an arrangement, with nothing known of them yet."""
+        shortest, (pool, other) = Shortest.of(of, effort), of.both
+        first = np.arange(pool.min_nodes, pool.max_nodes + 1)
+        size = max(PART // max(other.max_nodes - other.min_nodes + 1, 1), 1)
+        return [cls(of, shortest, some) for some in np.split(first, range(size, len(first), size))]
+
+    def open(self, search: MixedSearch) -> bool:
+        """Whether any cell may hold something better."""
+        if self.cells is None:
+            return not search.beyond(self.best)
+        if not self.cells.open(search):
+            return False
+        self.best = self.cells.least(search)
+        return True
+
+    def recall(self, search: MixedSearch) -> Cells:
+        """The cells, with their bounds."""
+        check = search.effort.check
+        self.cells = Cells.of(self.arranged, self.shortest, self.first, check)
+        if self.left is not None:
+            self.cells.left = self.left
+        return self.cells
+
+    def forget(self) -> None:
+        """Keeps no more than which cells are open."""
+        if self.cells is not None:
+            self.left, self.cells = self.cells.left.astype(np.int32), None
 
 
 def _parts(of: Arrangement, cells: Array) -> list[Array]:

@@ -2,70 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from costmodel.units import DAY, TB
-from planner.conflict import conflicting
+from planner.asking import Asking
+from planner.conflict import HOW_FAR, WHICH, conflicting, with_search
+from planner.finding import Finding
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
+from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
-from planner.mixed.reasons import better_than
 from planner.nearest import Near, Within
-from planner.relaxed import TERMS, limited, possible, smallest, without
+from planner.relaxed import TERMS, limited, optimum, possible, smallest, tables_until, without
 from planner.requirements import SWITCH
+from planner.search import Effort
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
-from planner.switches import word
+from planner.switches import SWITCHES, word
 from planner.variants import aimed, with_pool
 from planner.ways_out import less_headroom, moved_nodes, relaxation
 
 
-def infeasible_of_both(instance: Instance) -> Conflict:
-    """The minimal set of limits in conflict, and for each limit how far it would have to move alone."""
+def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
+    """`conflict.infeasible`, of plans of either kind."""
+    limits = asking.ask(WHICH, lambda: conflicting_of_both(instance, asking.until)) or ()
+    moves = asking.every(HOW_FAR, ways_out_of_both(instance, limits, asking.until))
+    return Conflict(limits=limits, relaxations=tuple(moves))
+
+
+def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | None) -> Iterator[Relaxation]:
+    """How far limits would have to move, each alone; `limits` are those that conflict."""
 
     def enough(index: int, nodes: int) -> bool:
-        return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits)
+        return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits, until)
 
-    moves = [*moved_limits_of_both(instance), *moved_nodes(instance, enough)]
-    moves += [*less_headroom(instance, possible_on_both), *looser(instance, quickest_of_both, value_told)]
-    return Conflict(limits=conflicting_of_both(instance), relaxations=tuple(moves))
+    of = of_both(until)
+    alone = (
+        of.moved_limits(instance),
+        moved_nodes(instance, enough),
+        less_headroom(instance, of.possible),
+        looser(instance, of.fastest, value_told),
+    )
+    return with_search(instance, limits, chain(*alone), of)
 
 
-def conflicting_of_both(instance: Instance) -> tuple[str, ...]:
+def of_both(until: float | None) -> Finding[Told]:
+    """How plans of either kind are found."""
+    return Finding(
+        fastest=partial(quickest_of_both, until=until),
+        possible=partial(possible_on_both, until=until),
+        moved_limits=partial(moved_limits_of_both, until=until),
+        took=lambda instance, plan: (plan.estimate.days, plan.estimate.dollars),
+        decided=decision_told,
+    )
+
+
+def conflicting_of_both(instance: Instance, until: float | None = None) -> tuple[str, ...]:
     """A smallest set of limits that cannot hold together, by trial."""
     named = limited(instance, instance.limits)
 
     def helps(names: list[str]) -> bool:
         free = without(instance, names)
-        return possible_on_both(free, free.limits)
+        return possible_on_both(free, free.limits, until)
 
+    if helps(named):
+        return smallest(named, helps)
     # What leaves no plan whatever the limits leaves none on two pools as on one.
-    return smallest(named, helps) if helps(named) else conflicting(without(instance, named))
+    return conflicting(without(instance, named), partial(optimum, until=until), tables_until(until))
 
 
-def moved_limits_of_both(instance: Instance) -> list[Relaxation]:
+def moved_limits_of_both(instance: Instance, until: float | None = None) -> Iterator[Relaxation]:
     """How far each limit on the run itself would have to move alone."""
-    moves = []
     for name in limited(instance, instance.limits):
-        if name == "storage" and (words := _room_words(instance)) is not None:
-            moves.append(relaxation(name, *words))
+        if name == "storage" and (words := _room_words(instance, until)) is not None:
+            yield relaxation(name, *words)
         if name not in TERMS:
             continue
-        plan = best_of_both(aimed(without(instance, [name]), TERMS[name]))
+        plan = best_of_both(aimed(without(instance, [name]), TERMS[name]), until)
         if plan is not None:
             least = spent(plan)[TERMS[name]]
-            moves.append(relaxation(name, *limit_words(name, getattr(instance.limits, name), least)))
-    return moves
+            yield relaxation(name, *limit_words(name, getattr(instance.limits, name), least))
 
 
-def _room_words(instance: Instance) -> tuple[str, str] | None:
+def _room_words(instance: Instance, until: float | None) -> tuple[str, str] | None:
     """The storage there is, and what the quickest or the cheapest plan of either kind keeps."""
     free = without(instance, ["storage"])
-    plans = [plan for term in ("time", "cost") if (plan := best_of_both(aimed(free, term))) is not None]
+    each = [best_of_both(aimed(free, term), until) for term in ("time", "cost")]
+    plans = [plan for plan in each if plan is not None]
     kept = {plan.estimate.storage.total_tb: plan for plan in plans if plan.estimate.storage is not None}
     site = instance.pools[0].site
     if not kept or site is None:
@@ -74,25 +104,26 @@ def _room_words(instance: Instance) -> tuple[str, str] | None:
     return limit_words("storage", float(np.asarray(room)), min(kept) * TB)
 
 
-def near_of_both(instance: Instance) -> Within:
+def near_of_both(instance: Instance, until: float | None = None) -> Within:
     """How plans of either kind are found within limits (`nearest.nearest`)."""
 
     def within(limits: Limits, objective: Term) -> Near | None:
-        plan = best_of_both(aimed(replace(instance, limits=limits), objective))
+        plan = best_of_both(aimed(replace(instance, limits=limits), objective), until)
         return None if plan is None else Near(plan.estimate.days, plan.estimate.dollars, lambda: plan)
 
     return within
 
 
-def possible_on_both(instance: Instance, limits: Limits) -> bool:
+def possible_on_both(instance: Instance, limits: Limits, until: float | None = None) -> bool:
     """Whether any plan of either kind is within limits."""
-    on_two = aimed(replace(instance, limits=limits), "time")
-    return possible(instance, limits) or better_than(on_two, None)[0] is not None
+    if possible(instance, limits, partial(optimum, until=until)):
+        return True
+    return any_of_pairs(aimed(replace(instance, limits=limits), "time"), Effort(until=until))
 
 
-def quickest_of_both(instance: Instance, limits: Limits) -> Told | None:
+def quickest_of_both(instance: Instance, limits: Limits, until: float | None = None) -> Told | None:
     """The quickest plan of either kind within limits."""
-    return best_of_both(aimed(replace(instance, limits=limits), "time"))
+    return best_of_both(aimed(replace(instance, limits=limits), "time"), until)
 
 
 def spent(plan: Told) -> dict[Term, float]:
@@ -102,6 +133,14 @@ def spent(plan: Told) -> dict[Term, float]:
     if of.energy is not None:
         found |= {"energy": of.energy.mwh * 1e3, "carbon": of.energy.tonnes_co2}
     return found
+
+
+def decision_told(instance: Instance, plan: Told, name: str) -> Any:
+    """A decision of a plan, by its key of `search`; None of software, which is switched and not decided."""
+    if name in SWITCHES:
+        return None
+    value = getattr(plan.decisions, name)
+    return word(value) if name == SWITCH else "+".join(value) if name == "recompute_modules" else value
 
 
 def value_told(instance: Instance, plan: Told, name: str) -> Any:

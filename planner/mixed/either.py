@@ -19,7 +19,7 @@ from planner.mixed.questions import Either, entries, gpus_of
 from planner.mixed.reasons import better_than, effect_of, first_wins, keys_of_single, told
 from planner.mixed.search import Memo, memo_of
 from planner.one_pool import ONE_POOL
-from planner.search import Plan, goal_of
+from planner.search import Effort, Plan, goal_of
 from planner.search.rows import memory_limit
 from planner.solution import Decisions, Scalar
 from planner.solution import Plan as Told
@@ -38,17 +38,19 @@ class OnEither:
     instance: Instance
     memo: Memo
     """Stage assignments of the instance's plans on two pools."""
+    until: float | None = None
+    """Searches raise OutOfTime where they would go on beyond this (of time.monotonic)."""
     stays: str = "stays in the best plan"
     wins: str = "is in the best plan"
 
     def best(self, instance: Instance, known: Either | None = None) -> Either | None:
         """The best plan."""
-        single = best_plan(instance, self._reach(instance, known))
+        single = best_plan(instance, self._reach(instance, known), self.until)
         return self._better(instance, single, known, None)
 
     def using(self, instance: Instance, index: int, known: Either | None = None) -> Either | None:
         """The best plan that uses a pool, alone or beside another."""
-        single = best_using(instance, index, self._reach(instance, known))
+        single = best_using(instance, index, self._reach(instance, known), self.until)
         entry = instance.pools[index].entry
         return self._better(instance, single, known, lambda of: entry in entries(instance, of.pools))
 
@@ -68,7 +70,9 @@ class OnEither:
             return best
         keys = None if best is None else keys_of(instance, best)
         memo = memo_of(self.instance, instance, self.memo)
-        found = better_than(instance, keys, memo=memo, mask=mask)[0]
+        effort = Effort(until=self.until)
+        found = better_than(instance, keys, effort, memo, mask)[0]
+        effort.conclude()
         return best if found is None else found
 
     def why_none(self, instance: Instance, index: int) -> str:
@@ -145,9 +149,9 @@ class OnEither:
         return None if found is None else self.days(narrow, found)
 
 
-def best_of_both(instance: Instance) -> Told | None:
-    """The best plan of either kind, as the solution file has it."""
-    best = OnEither(instance, {}).best(instance)
+def best_of_both(instance: Instance, until: float | None = None) -> Told | None:
+    """The best plan of either kind, as the solution file has it. Raises OutOfTime as `best_plan` does."""
+    best = OnEither(instance, {}, until).best(instance)
     return None if best is None else told(instance, best)
 
 

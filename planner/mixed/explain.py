@@ -38,7 +38,7 @@ def explained_pair(
     instance, plan = search.instance, search.best
     assert plan is not None
     progress("asking what each decision would cost otherwise")
-    why = reasons(search, table, single) if "why" in parts else ()
+    why = tuple(reasons(search, table, single)) if "why" in parts else ()
     progress("moving limits, asking prices, changing the hardware")
     mine = told(instance, plan).model_copy(update={"reasons": why})
     choose = OnEither(instance, search.memo)

@@ -19,9 +19,13 @@ CELLS = 1 << 22
 """Pairs of a cell and a key, times pipeline sizes, that are looked at together."""
 
 
-def cells_of(instance: Instance, of: Arrangement) -> Array:
-    """(2, cells) GPUs of each pool: every pair of whole nodes that the problem lets train."""
-    axes = [np.arange(pool.min_nodes, pool.max_nodes + 1) * pool.fabric.gpus_per_node for pool in of.both]
+def cells_of(instance: Instance, of: Arrangement, first: Array) -> Array:
+    """(2, cells) GPUs of each pool: every pair of whole nodes that the problem lets train.
+
+    With `first` nodes of the first pool.
+    """
+    nodes = first, np.arange(of.both[1].min_nodes, of.both[1].max_nodes + 1)
+    axes = [number * pool.fabric.gpus_per_node for number, pool in zip(nodes, of.both, strict=True)]
     grid = np.stack([column.reshape(-1) for column in np.meshgrid(*axes, indexing="ij")])
     node = np.array([pool.fabric.gpus_per_node for pool in of.both])[:, None]
     permitted = instance.narrowing.permitted

@@ -6,7 +6,7 @@ decides otherwise; where it does not, plans on one pool are only looked for if i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from planner.mixed.shortfall import NOTHING_LEFT, loosened
 from planner.mixed.words import head_words, label_of
 from planner.relaxed import every_family
 from planner.search import Effort, Plan, Table, best, best_each, goal_of
-from planner.search.goal import in_families
+from planner.search.goal import OutOfTime, in_families
 from planner.solution import Reason
 from planner.space.recompute import HIDDEN, recompute_families
 from planner.variants import best_plan
@@ -44,12 +44,14 @@ class Answered:
     plan: Either | None
 
 
-def reasons(search: BestOfPairs, table: Table, single: Plan | None) -> tuple[Reason, ...]:
+def reasons(
+    search: BestOfPairs, table: Table, single: Plan | None, until: float | None = None
+) -> Iterator[Reason]:
     """Of the best plan of a search; `table` holds plans on one pool, of which `single` is the best.
 
-    What was not proved in time is left out.
+    Raises OutOfTime where not all is proved by `until` (of time.monotonic), after what is.
     """
-    instance, plan, effort = search.instance, search.best, search.effort
+    instance, plan, effort = search.instance, search.best, Effort(until=until)
     assert plan is not None
     mine = reported(instance, plan)
     asked = list(questions(instance, plan))
@@ -57,26 +59,34 @@ def reasons(search: BestOfPairs, table: Table, single: Plan | None) -> tuple[Rea
     missing = [of.question for of in found if of.plan is None]
     why = why_none(instance, missing, effort, search.memo)
     short = dict(zip((question.decision for question in missing), why, strict=True))
-    if effort.out_of_time:
-        return ()
-    return tuple(reason_of(instance, mine, of, short.get(of.question.decision)) for of in found)
+    for of in found:
+        known = short.get(of.question.decision)
+        if of.plan is not None or known is not None:
+            yield reason_of(instance, mine, of, known)
+    effort.conclude()
 
 
 def why_none(
     instance: Instance, asked: Sequence[MixedQuestion], effort: Effort, memo: Memo
-) -> list[tuple[str, str]]:
-    """For each question that no plan answers the limit that leaves none, and how near the nearest comes."""
+) -> list[tuple[str, str] | None]:
+    """For each question that no plan answers the limit that leaves none, and how near the nearest comes.
+
+    None for those of which that is not known in time.
+    """
     found: dict[int, tuple[str, str]] = {}
     for free in loosened(instance):
         left = [place for place in range(len(asked)) if place not in found]
-        if not left or effort.out_of_time:
+        if not left:
             break
         of = free.instance
-        table = Table.of(of, goal_of(of), every_family(of))
-        single = best(table, in_families(recompute_families(of)), effort)
         some, known = [asked[place] for place in left], memo_of(instance, of, memo)
-        answered = answers(of, some, table, single, effort, known)
-        for place, each in zip(left, answered, strict=bool(answered)):
+        try:
+            table = Table.of(of, goal_of(of), every_family(of), effort.check)
+            single = best(table, in_families(recompute_families(of)), effort)
+            answered = answers(of, some, table, single, effort, known)
+        except OutOfTime:
+            return [found.get(place) for place in range(len(asked))]
+        for place, each in zip(left, answered, strict=True):
             if each.plan is not None:
                 found[place] = free.limit, free.words(told(of, each.plan))
     return [found.get(place, NOTHING_LEFT) for place in range(len(asked))]
@@ -90,14 +100,13 @@ def answers(
     effort: Effort,
     memo: Memo,
 ) -> list[Answered]:
-    """The answer to each question, in their order; none of them if the time is out before that is proved."""
+    """The answer to each question, in their order. Raises OutOfTime if that is not proved in time."""
     known = keys_if_any(instance, single)
     to_beat = [known if otherwise(instance, each, single) else None for each in asked]
     open_ones = [Asked(q.mask, keys, split=q.split) for q, keys in zip(asked, to_beat, strict=True)]
     every = tuple(family for family in every_family(instance) if family < HIDDEN)
     found = best_of_each(instance, open_ones, effort, memo, every)
-    if not found.complete:
-        return []
+    effort.conclude()
     if single is None or known is None:
         plans: list[Either | None] = [of.plan for of in found.asked]
     else:
@@ -112,7 +121,8 @@ def answers(
         for place, other in zip(left, others, strict=True):
             if other is not None and not beats(found.asked[place], keys_of_single(instance, other)):
                 plans[place] = other
-    return [] if effort.out_of_time else [Answered(*each) for each in zip(asked, plans, strict=True)]
+    effort.conclude()
+    return [Answered(*each) for each in zip(asked, plans, strict=True)]
 
 
 def beats(of: Asked, keys: Keys) -> bool:
@@ -126,7 +136,10 @@ def on_one_pool(
     """The best plan on one pool that decides otherwise, of each question."""
     masks = [question.single for question in asked if question.narrowed is None]
     found = iter(best_each(table, masks, effort) if masks else ())
-    return [next(found) if of.narrowed is None else best_plan(of.narrowed(instance)) for of in asked]
+    return [
+        next(found) if of.narrowed is None else best_plan(of.narrowed(instance), until=effort.until)
+        for of in asked
+    ]
 
 
 def otherwise(instance: Instance, question: MixedQuestion, single: Plan | None) -> bool:

@@ -31,18 +31,24 @@ if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
 
 Array = NDArray[Any]
-ROWS = 1 << 12
+ROWS = 1 << 10
 """Layouts that are priced together."""
 FIRST_ROWS = 16
 """Layouts whose schedules are written down first; each further batch is twice as large."""
 
 
 def loosely(instance: Instance, economy: PairEconomy) -> PairEconomy:
-    """Without what is required of the step itself: smaller batches may keep to it."""
+    """With what is required of the step itself as loose as the smallest batch has it.
+
+    Time for each sequence falls with their number: a step of B sequences that takes t at least leaves
+    t*b/B to one of b.
+    """
     if economy.required is None:
         return economy
     steps = np.array([of.name == "step_time_s" for of in instance.limits.steps])
-    return replace(economy, required=np.where(steps, np.inf, economy.required))
+    fixed = economy.fixed[..., None]
+    smallest = fixed + (economy.required - fixed) * (instance.max_batch / instance.min_batch)
+    return replace(economy, required=np.where(steps, smallest, economy.required))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +119,17 @@ class LayoutBounds:
     def each(self, rows: MixedRows) -> None:
         """Settles all schedules of layouts that may win, best bounds first."""
         # First what needs no prices, of all layouts at once.
-        rows = rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
+        least = least_of(self.of, self._bare(rows))
+        order = self._wins(rows, least)
+        rows, least = rows.take(order), least[order]
         for _, family, at in families(self.of.keys.take(rows.key)):
             for start in range(0, len(at), ROWS):
-                self._block(rows.take(at[start : start + ROWS]), family)
+                self.search.effort.check()
+                some = at[start : start + ROWS]
+                # What was found since may leave fewer of them.
+                some = some[self._wins(rows.take(some), least[some])]
+                if len(some):
+                    self._block(rows.take(some), family)
 
     def _wins(self, rows: MixedRows, least: Array) -> Array:
         """Layouts that may win, the best first, if they take so long for the largest batch."""
@@ -134,9 +147,6 @@ class LayoutBounds:
         return Branch.opened(rows, None, pace, around)
 
     def _block(self, rows: MixedRows, family: int) -> None:
-        rows = rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
-        if not len(rows):
-            return
         mix, costs = LayerMix.of(self.of.instance.architecture), costs_of(self.of, rows)
         pace = pace_without_memory(costs, mix)
         rough = Branch.opened(rows, costs, pace, costs.around(mix))
@@ -146,6 +156,7 @@ class LayoutBounds:
         size = FIRST_ROWS
         while any(len(of.rows) for of in branches):
             for number, of in enumerate(branches):
+                self.search.effort.check()
                 order = self._wins(of.rows, bounds[number])
                 first, rest = order[:size], order[size:]
                 if len(first):
@@ -168,7 +179,10 @@ class LayoutBounds:
 
     def _schedules(self, of: Branch, family: int) -> Schedules:
         """All schedules of a branch's layouts that may win."""
-        found = [self._numbers(of.take(np.array([index])), family) for index in range(len(of.rows))]
+        found: list[Array] = []
+        for index in range(len(of.rows)):
+            self.search.effort.check()
+            found.append(self._numbers(of.take(np.array([index])), family))
         row = np.concatenate([np.full(each.shape[1], index) for index, each in enumerate(found)])
         return self._bounded(of, family, row, np.concatenate(found, axis=1))
 

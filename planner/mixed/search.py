@@ -24,17 +24,20 @@ from planner.instance import Instance, Pool
 from planner.keybook import KeyBook
 from planner.limits import within
 from planner.mixed.arrangement import arrangements, mixed_families
-from planner.mixed.cells import Cells
+from planner.mixed.cells import Part
 from planner.mixed.decided import Decided
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
-from planner.mixed.stages import StageRule, solve_mixed_stages
+from planner.mixed.stages import MixedStages, StageRule, plainest_mixed_stages, solve_mixed_stages
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
 from planner.stages.problem import StagePlan
+from planner.stages.ties import Figures
 
 Array = NDArray[Any]
 Memo = dict[Any, "tuple[StagePlan | None, float]"]
+KEPT = 16
+"""Parts of cells whose bounds are kept, those with the best of them."""
 FIRST_CELLS = 64
 """Cells that are looked into first; each further batch is twice as large."""
 
@@ -77,6 +80,10 @@ class MixedSearch:
         """Takes a plan that may win into the answer."""
         raise NotImplementedError
 
+    def beyond(self, value: float) -> bool:
+        """Whether nothing with such a first sort key, or a larger one, can be part of the answer."""
+        return False
+
     def families(self) -> tuple[int, ...]:
         """Recompute families of which layouts are written down."""
         return mixed_families(self.instance)
@@ -104,16 +111,28 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
-        book = KeyBook.of(self.instance, self.families(), apart=True)
-        every = [Cells.of(each, self.effort) for each in arrangements(self.instance, book, forms)]
-        self.cells = sum(len(cells.left) for cells in every)
+        book = KeyBook.of(self.instance, self.families(), apart=True, check=self.effort.check)
+        every: list[Part] = []
+        for arranged in arrangements(self.instance, book, forms):
+            for part in Part.each_of(arranged, self.effort):
+                self.cells += len(part.recall(self).left)
+                if part.open(self):
+                    every.append(part)
+                if len(every) > KEPT:
+                    part.forget()
         size = FIRST_CELLS
-        while every := [cells for cells in every if cells.open(self)]:
-            first = min(every, key=lambda cells: cells.least(self))
-            self.least = first.least(self)
+        while every := sorted((part for part in every if part.open(self)), key=lambda part: part.best):
+            first, *_ = every
+            self.least = first.best
             self.effort.check()
-            first.advance(self, size)
-            size *= 2
+            if first.cells is None:
+                # What was found since may leave fewer of them open.
+                first.recall(self)
+            else:
+                first.cells.advance(self, size)
+                size *= 2
+            for part in every[KEPT:]:
+                part.forget()
         self.complete = True
 
     def settle(self, some: Schedules) -> None:
@@ -138,22 +157,37 @@ class MixedSearch:
             self._planned(some, index, rule)
 
     def _planned(self, some: Schedules, index: int, rule: StageRule | None) -> MixedPlan | None:
-        """A schedule's best plan of those that a rule lets through, kept if it may win."""
+        """A schedule's best plan of those that a rule lets through, kept if it may win.
+
+        What is kept has the plainest of its equally quick stage assignments.
+        """
         at = np.array([index])
         economy, of = some.economy.take(at), some.decided.take(at)
         stages = self._assigned(some, index, float(self.longest(economy, of)[0]), rule)
         if stages is None:
             return None
         row = some.plan(index)
-        priced = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
-        step = np.array([priced.step_time])
-        seconds = economy.seconds(step)
-        cost = float(economy.total("cost", seconds)[0])
-        figures = {"step": priced.step_time, "seconds": float(seconds[0]), "dollars": cost}
-        plan = replace(row, stages=stages, **figures)
-        if len(self.wins(economy, step, of)):
-            self.keep(plan, economy, of)
+        plan = self._priced(row, economy, stages)
+        if not len(self.wins(economy, np.array([plan.step]), of)):
+            return plan
+        problem = replace(some.problem(index), rule=rule)
+        leanest = plainest_mixed_stages(problem, stages, lambda each: self._figures(row, problem, each))
+        plan = plan if leanest == stages else self._priced(row, economy, leanest)
+        self.keep(plan, economy, of)
         return plan
+
+    def _priced(self, row: MixedPlan, economy: Economy, stages: StagePlan) -> MixedPlan:
+        """A schedule with its stages, and what it takes."""
+        step = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed).step_time
+        seconds = economy.seconds(np.array([step]))
+        cost = float(economy.total("cost", seconds)[0])
+        return replace(row, stages=stages, step=step, seconds=float(seconds[0]), dollars=cost)
+
+    def _figures(self, row: MixedPlan, problem: MixedStages, stages: StagePlan) -> Figures:
+        """Seconds of a step with some stages, and bytes that the fullest rank leaves of its GPU's limit."""
+        of = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
+        pools = zip(problem.costs.limits, of.rank_memory, strict=True)
+        return of.step_time, min(limit - float(used.max()) for limit, used in pools)
 
     def _assigned(
         self, some: Schedules, index: int, longest: float, rule: StageRule | None

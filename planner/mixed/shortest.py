@@ -15,6 +15,7 @@ from planner.bound.fit import may_fit
 from planner.bound.mix import layer_mix
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.costs import of_both
+from planner.search.goal import Effort
 from planner.search.roomy import least_states
 from planner.search.rows import memory_limit
 from planner.space.columns import FULL, Groups, LayerKeys, families
@@ -22,6 +23,8 @@ from planner.space.recompute import stage_recompute
 from planner.space.runs import run_of_rows
 
 Array = NDArray[Any]
+LENGTHS = 8
+"""Numbers of stages that are looked at together."""
 OF_MEMORY = ("states", "kept", "checkpoint", "working", "fixed_bytes")
 """Rates that `may_fit` looks at."""
 
@@ -36,20 +39,25 @@ class Shortest:
     """Of any, with a single micro-batch in flight."""
 
     @classmethod
-    def of(cls, of: Arrangement) -> Shortest:
+    def of(cls, of: Arrangement, effort: Effort) -> Shortest:
         """Of pipelines on each pool the longer one; over both, every rank has the room of the larger GPU."""
         instance, keys = of.instance, of.keys
         every = np.arange(2 if of.form == "stages" else 1, instance.architecture.layers + 1)
         every, found = every[instance.narrowing.permitted("pp", every)], np.full((2, len(keys)), np.inf)
         for _, family, at in families(keys):
-            pp, which = np.repeat(every, len(at)), np.tile(np.arange(len(at)), len(every))
             rooms = _rooms(of, at)
-            for shortest, fewest in zip(found, (pp, np.ones_like(pp)), strict=True):
-                fits = np.ones(len(pp), dtype=bool)
-                for rates, limit in rooms:
-                    own, recomputes = gather(rates, which), stage_recompute(family) != "none"
-                    fits &= may_fit(own, layer_mix(instance), pp, fewest, limit, recomputes)
-                np.minimum.at(shortest, at[which[fits]], pp[fits].astype(float))
+            for shortest, filled in zip(found, (True, False), strict=True):
+                # The shorter ones first: most keys need no longer ones.
+                for some in np.split(every, range(LENGTHS, len(every), LENGTHS)):
+                    effort.check()
+                    left = np.flatnonzero(np.isinf(shortest[at]))
+                    pp, which = np.repeat(some, len(left)), np.tile(left, len(some))
+                    fits = np.ones(len(pp), dtype=bool)
+                    for rates, limit in rooms:
+                        own, recomputes = gather(rates, which), stage_recompute(family) != "none"
+                        fewest = pp if filled else np.ones_like(pp)
+                        fits &= may_fit(own, layer_mix(instance), pp, fewest, limit, recomputes)
+                    np.minimum.at(shortest, at[which[fits]], pp[fits].astype(float))
         return cls(found[0], found[1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -17,11 +18,12 @@ from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
 from planner.mixed.bound import pace_within_memory, step_of
 from planner.mixed.costs import MixedCosts
-from planner.stages.memory import add_rank_memory
+from planner.stages.memory import BYTES, add_rank_memory
 from planner.stages.model import StageModel
 from planner.stages.objective import BUBBLE_PARTS, TIME_UNITS, end_of_step_pieces, integer, linear
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.solve import Solved, best_assignment, best_of_cases
+from planner.stages.ties import Assignments, Figures, has_choice, plainest
 
 Array = NDArray[Any]
 
@@ -103,6 +105,24 @@ def solve_mixed_stages(problem: MixedStages, seconds: float | None, longest: flo
     return best_of_cases(bounded, most, lambda each, most: _solved(problem, each, unit, most, until))
 
 
+def plainest_mixed_stages(
+    problem: MixedStages, plan: StagePlan, figures: Callable[[StagePlan], Figures]
+) -> StagePlan:
+    """The leanest of assignments that take no longer than the best one (`stages.ties`)."""
+    if not has_choice(problem.shape, plan):
+        return plan
+    cases = problem.cases()
+    unit = _unit(problem, cases)
+    of = Assignments(
+        shape=problem.shape,
+        cases=cases,
+        room=int(max(problem.costs.limits) // BYTES) + 1,
+        add_limits=lambda stages, spare: _add_limits(stages, problem, spare),
+        add_step=lambda stages: _add_step(stages, problem, unit),
+    )
+    return plainest(of, plan, figures)
+
+
 def _unit(problem: MixedStages, cases: list[tuple[int | None, float]]) -> float:
     """Seconds of a unit: a micro-batch of the slowest rank is some TIME_UNITS of them."""
     return (
@@ -142,23 +162,27 @@ def _solved(
 ) -> Solved:
     """The best assignment of a case, and its step in the model's units."""
     stages = StageModel(problem.shape, each)
+    _add_limits(stages, problem)
+    return best_assignment(stages, _add_step(stages, problem, unit), most, until)
+
+
+def _add_limits(stages: StageModel, problem: MixedStages, spare: Any = 0) -> None:
+    """Every rank within its GPU's memory, with so many units to spare, and what the rule asks for."""
     for line in _lines(problem):
         for rank, pool in line:
             flying = micro_batches_in_flight(problem.shape.pp, 1, problem.num_microbatches[pool])[:, 0]
-            add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying)
-    step = _add_objective(stages, problem, unit)
+            add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying, spare)
     if problem.rule is not None:
         # Without chunks every rank has a slot of its own.
         stages.model.add(sum(stages.layers[: problem.rule.ranks]) != problem.rule.layers)
-    return best_assignment(stages, step, most, until)
 
 
-def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any:
-    """BUBBLE_PARTS x (slowest line + worst end of step) in integer units, then few recomputed layers.
+def _add_step(stages: StageModel, problem: MixedStages, unit: float) -> Any:
+    """BUBBLE_PARTS x (slowest line + worst end of step) in integer units.
 
     A line takes (m - x)*slowest + x*total + its transfers, x the share of the bubble that is left.
     """
-    model, costs, layers = stages.model, problem.costs, problem.shape.architecture.layers
+    model, costs = stages.model, problem.costs
     most = TIME_UNITS << 20
     pace, end = model.new_int_var(0, most, "pace"), model.new_int_var(-most, most, "end_of_step")
     bubble = round(BUBBLE_PARTS * costs.rates[0].bubble)
@@ -177,9 +201,7 @@ def _add_objective(stages: StageModel, problem: MixedStages, unit: float) -> Any
         moved = float(m * costs.steady[number, 0] + costs.fill[number, 0])
         line_seconds = (BUBBLE_PARTS * m - bubble) * slowest + bubble * sum(busy)
         model.add(pace >= line_seconds + integer(BUBBLE_PARTS * moved, unit))
-    step = pace + BUBBLE_PARTS * end
-    model.minimize(step * (layers + 1) + sum(stages.recomputed))
-    return step
+    return pace + BUBBLE_PARTS * end
 
 
 def highest(pieces: list[tuple[PerLayer, Array]]) -> list[tuple[PerLayer, Array]]:

@@ -7,6 +7,7 @@ from typing import Any
 from costmodel.stage import Array
 from planner import economics, solution
 from planner.account import changes
+from planner.asking import Asking
 from planner.bound.mix import LayerMix
 from planner.bound.quick import whole_model
 from planner.errors import TimeLimit
@@ -22,11 +23,15 @@ from planner.solution import MixingProof, MixingVerdict, Solution
 
 WORDS: dict[Form, str] = {"stages": "pipeline stages", "replicas": "replicas"}
 NONE_IN_TIME = "none on two pools was found in time, and there may be one"
+WHY = "what each decision of the plan on two pools would cost otherwise"
+"""The question, as it is told of where the time was out first."""
 CLEAR = 0.02
 """Tokens whose price differs by less than this share cost the same."""
 
 
-def with_mixing(found: Solution, best: Plan | None, search: BestOfPairs, table: Table) -> Solution:
+def with_mixing(
+    found: Solution, best: Plan | None, search: BestOfPairs, table: Table, asking: Asking
+) -> Solution:
     """The solution with the best plan on two pools in it: first where it is better than `best` of the table.
 
     Raises TimeLimit when there is no plan, and the time passes before that is proved of two pools.
@@ -41,9 +46,8 @@ def with_mixing(found: Solution, best: Plan | None, search: BestOfPairs, table: 
         verdict = MixingVerdict(better=False, proof=proof, text=text[0].upper() + text[1:])
         return found.model_copy(update={"mixing": verdict, **_proved(search, found, mine, better)})
     single = found.plans[0] if found.plans else None
-    # Before anything is explained: what time there is belongs to the search.
-    why = better and not search.effort.out_of_time
-    told = reported(instance, plan, reasons(search, table, best) if why else ())
+    why = asking.every(WHY, reasons(search, table, best, asking.until)) if better else ()
+    told = reported(instance, plan, tuple(why))
     verdict = MixingVerdict(
         better=better,
         effect={} if single is None else against(told, single),

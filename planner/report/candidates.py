@@ -24,6 +24,7 @@ from planner.limits import within
 from planner.narrowing import ZERO_SCOPES
 from planner.search import Effort, Plan, Table
 from planner.search.front import frontier
+from planner.search.goal import OutOfTime
 from planner.solution import Decisions, Explored
 from planner.solution import Plan as Described
 from planner.space.columns import Candidates
@@ -153,9 +154,12 @@ def of_pool(
     """Candidates of one pool, and whether there are no others."""
     alone = replace(instance, pools=(instance.pools[pool],), limits=loosened(instance, known, wider))
     effort = Effort(until=until)
-    plans, table = frontier(alone, effort)
+    try:
+        plans, table = frontier(alone, effort)
+    except OutOfTime:
+        return [], False
     found = [candidate(instance, pool, answer.reported(alone, plan)) for plan in plans]
-    if effort.out_of_time and table is not None:
+    if effort.out_of_time:
         found += [
             candidate(instance, pool, answer.reported(alone, plan), False) for plan in plain_plans(table)
         ]

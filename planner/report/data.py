@@ -127,9 +127,11 @@ def explored_plans(problem: Problem, solution: Solution) -> Explored | None:
     return None if any(violations(free, plan) for plan in of.plans) else of
 
 
-def explore(solution: Solution, progress: Callable[[str], None] = lambda text: None) -> Solution:
+def explore(
+    solution: Solution, progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None
+) -> Solution:
     """The solution with all that its report has to look for; unchanged where that is nothing."""
-    data = report_data(solution.model_copy(update={"explored": None}), progress, None)
+    data = report_data(solution.model_copy(update={"explored": None}), progress, time_limit)
     if not data.found.candidates:
         return solution
     told = {id(plan) for plan in (*solution.plans, *(other.plan for other in solution.runner_ups))}

@@ -24,6 +24,7 @@ from planner.problem import Problem
 from planner.report.candidates import Candidate, row_of
 from planner.report.choice import Setting, choose
 from planner.search import Effort, Plan, Table, best, goal_of
+from planner.search.goal import OutOfTime
 from planner.search.stricter import stricter
 from planner.solution import Decisions, End, Swing
 from planner.space.recompute import recompute_families
@@ -164,18 +165,19 @@ def changes_of(scene: Scene) -> dict[str, Callable[[Pool, float], Pool]]:
 
 def hardware(scene: Scene, until: float | None) -> Iterator[Swing]:
     """What other hardware changes, as far as there is time: the problem solved again."""
-    instance, roomiest = scene.instance, None
+    instance, roomiest, clock = scene.instance, None, Effort(until=until)
     for name, change in changes_of(scene).items():
         ends = []
         # With more memory first: what has no room there has none on any of the others.
         for factor in (1 + CHANGE, 1 - CHANGE):
-            pools = tuple(change(pool, factor) for pool in instance.pools)
-            other = replace(instance, pools=pools)
-            table = table_of(other) if roomiest is None else stricter(roomiest, other, goal_of(other))
-            roomiest = table if roomiest is None else roomiest
-            found = solved(scene, table, until)
-            if found is None:
+            other = replace(instance, pools=tuple(change(pool, factor) for pool in instance.pools))
+            goal = goal_of(other)
+            try:
+                table = table_of(other, clock) if roomiest is None else stricter(roomiest, other, goal)
+                found = solved(scene, table, until)
+            except OutOfTime:
                 return
+            roomiest = table if roomiest is None else roomiest
             ends.append(found.model_copy(update={"to": f"{factor - 1:+.0%}"}))
         yield Swing(name=name, low=ends[1], high=ends[0], how="solved again")
 
@@ -191,17 +193,16 @@ def with_memory(pool: Pool, factor: float) -> Pool:
     return replace(pool, gpu=pool.gpu.model_copy(update={"memory": memory}))
 
 
-def table_of(instance: Instance) -> Table:
+def table_of(instance: Instance, clock: Effort) -> Table:
     """A search of which nothing is known."""
-    return Table.of(instance, goal_of(instance), recompute_families(instance))
+    return Table.of(instance, goal_of(instance), recompute_families(instance), clock.check)
 
 
-def solved(scene: Scene, table: Table, until: float | None) -> End | None:
-    """What is chosen on other hardware; None where the time is over."""
+def solved(scene: Scene, table: Table, until: float | None) -> End:
+    """What is chosen on other hardware. Raises OutOfTime."""
     effort, other = Effort(until=until), table.instance
     plan = best(table, None, effort, reach_on(scene, other))
-    if effort.out_of_time:
-        return None
+    effort.conclude()
     if plan is None:
         return nothing("")
     days, dollars = days_and_dollars(other, plan)

@@ -20,7 +20,7 @@ from planner.search.choice import CHOICE, chosen
 from planner.search.goal import Effort, Mask, OutOfTime
 from planner.search.rows import Plan, plain_plan
 from planner.search.table import Table
-from planner.space.columns import LayerKeys, values_of
+from planner.space.columns import Candidates, LayerKeys, values_of
 from planner.space.recompute import ALL, HIDDEN_SELECTIVE, SELECTIVE, VARIANTS
 
 Array = NDArray[Any]
@@ -30,6 +30,8 @@ FIRST_CEILING = 1.15
 AHEAD, NEARER, MOST = 1.02, 1.02, 1e6
 """The next ceiling is so many times the best bound beyond the last one; of the last one at least, and by
 more each time, up to the most."""
+MOST_CHUNKS = 1 << 20
+"""More than any rank holds."""
 REACHED = 1e-8
 """Relative room for rounding where a value is known that a plan reaches."""
 
@@ -158,7 +160,9 @@ class Choices:
         """The best rows of each question that is not answered yet; a single question's by CP-SAT."""
         table, found = self.table, []
         keys = table.goal.keys(table.rows.economy.take(index), table.rows.bound[index])
-        order = np.lexsort((~table.rows.exact[index], plainness(table, index), economics.ranks(keys)))
+        order = np.lexsort(
+            (~table.rows.exact[index], plainness(table.rows.rows.take(index)), economics.ranks(keys))
+        )
         allowed = self._of(table.rows)[:, index]
         for question in range(len(self.masks)):
             mine = index[order[allowed[question][order]]]
@@ -183,7 +187,7 @@ class Choices:
         economy, step = table.rows.economy.take(index), table.rows.bound[index]
         # An exact row goes before bounds that only equal it, unless these are plainer plans.
         rank = economics.ranks(table.goal.keys(economy, step))
-        order = np.lexsort((~table.rows.exact[index], plainness(table, index), rank))
+        order = np.lexsort((~table.rows.exact[index], plainness(table.rows.rows.take(index)), rank))
         rows = table.rows.rows.take(index[order])
         return int(index[order[chosen(rows, economy.take(order), step[order], table.goal.limits)]])
 
@@ -271,11 +275,10 @@ class Choices:
                 self.plans[question] = plain_plan(self.table.book, row, again)
 
 
-def plainness(table: Table, index: Array) -> Array:
+def plainness(rows: Candidates) -> Array:
     """The plainer of rows that are equally good: none recomputes modules for nothing, nor interleaves."""
-    rows = table.rows.rows.take(index)
     again = np.isin(rows.family, (ALL, SELECTIVE, HIDDEN_SELECTIVE))
-    return (again * VARIANTS + rows.hidden) * rows.vpp.max(initial=1) + rows.vpp
+    return (again * VARIANTS + rows.hidden) * MOST_CHUNKS + rows.vpp
 
 
 def reached(table: Table, value: float) -> Keys | None:

@@ -82,12 +82,12 @@ def run(table: Table, target: Target, effort: Effort) -> None:
         if higher is None:
             return
         ceiling = higher
-        complete = open_to(table, target, ceiling)
+        complete = open_to(table, target, ceiling, effort)
         # With everything open nothing has to wait.
         close(table, target, np.inf if complete else ceiling, effort)
 
 
-def open_to(table: Table, target: Target, ceiling: float) -> bool:
+def open_to(table: Table, target: Target, ceiling: float, effort: Effort) -> bool:
     """Writes down all layouts up to a ceiling that may be part of the answer; False if others are beyond."""
     complete = True
     for filled in (1, 0):
@@ -95,14 +95,15 @@ def open_to(table: Table, target: Target, ceiling: float) -> bool:
         wanted = keys.within & target.wanted(table.book.keys, keys.value)
         table.list_pipelines(np.flatnonzero(wanted & (keys.value <= ceiling)), (filled,), roomy=True)
         complete &= not (wanted & (keys.value > ceiling)).any()
+        effort.check()
     for know_memory in (True, False):
         least = table.least_of_pipelines()
         # What fits no memory takes forever.
         wanted = least.within & np.isfinite(least.value) & target.wanted(table.pipelines.rows, least.value)
         index = np.flatnonzero(wanted & (least.value <= ceiling))
         if know_memory:
-            unknown = index[~table.pipelines.known[index]]
-            table.pipelines.fit(table.book, unknown, table.layouts)
+            for some in effort.pieces(index[~table.pipelines.known[index]]):
+                table.pipelines.fit(table.book, some, table.layouts)
         else:
             open_pipelines(table, index, ceiling, target.promising)
             finished = table.pipelines.finished | (np.isinf(table.pipelines.slowest))
@@ -139,7 +140,8 @@ def tighten_groups(
         left, first, wide = target.front(table.groups, left, ceiling, (batch, size))
         if not (table.groups.level[first] == LOOSE).any():
             return left, first
-        table.tighten_groups(wide[table.groups.level[wide] == LOOSE])
+        for some in effort.pieces(wide[table.groups.level[wide] == LOOSE]):
+            table.tighten_groups(some)
         size *= 2
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.economics import Economy
 from planner.instance import Instance
 from planner.limits import within
-from planner.search.best import best
+from planner.search.best import best, plainness
 from planner.search.bounded import GroupTable, RowTable
 from planner.search.branch import run
 from planner.search.goal import Effort, OutOfTime, goal_of
@@ -34,21 +34,21 @@ the step bound it too. Memory is neither: see `planner.search.headroom`."""
 
 def frontier(
     instance: Instance, effort: Effort | None = None, axis: Axis | None = None
-) -> tuple[list[Plan], Table | None]:
+) -> tuple[list[Plan], Table]:
     """Non-dominated plans within the limits, quickest first, and the table they were found in.
 
     With time and money alone, the quickest and the cheapest plan bound the rest: nothing between them takes
-    longer than the cheapest or costs more than the quickest.
+    longer than the cheapest or costs more than the quickest. Raises OutOfTime before there is a table.
     """
     effort = effort if effort is not None else Effort()
     families, weighed, table = recompute_families(instance), weighing(instance, axis), None
     limits, ends = instance.limits, []
     for first, second in (("time", "cost"), ("cost", "time")) if axis is None else ():
         goal = replace(goal_of(instance), objective=((first, 1.0), (second, 1.0)), lexicographic=True)
-        table = Table.of(instance, goal, families) if table is None else table.again(goal)
+        table = Table.of(instance, goal, families, effort.check) if table is None else table.again(goal)
         plan = best(table, effort=effort)
         if plan is None or effort.out_of_time:
-            return ([] if plan is None else [plan]), None
+            return ([] if plan is None else [plan]), table
         ends.append(plan)
     # The ends are predictions, and limits that have to hold surely are not: they stay where they are.
     if ends and limits.chance is None:
@@ -56,7 +56,7 @@ def frontier(
         deadline = min(limits.deadline or np.inf, longest * (1 + SAME))
         limits = replace(limits, deadline=deadline, budget=min(limits.budget or np.inf, dearest * (1 + SAME)))
     goal = goal_of(weighed, limits, "time")
-    table = Table.of(weighed, goal, families) if table is None else table.again(goal)
+    table = Table.of(weighed, goal, families, effort.check) if table is None else table.again(goal)
     target = Front(table, ends, axis)
     between(table, target, ends)
     search(table, target, effort)
@@ -161,10 +161,16 @@ class Front:
         self.plain = undominated([*self.plain, *found])
 
     def solved(self, index: int, plan: Plan) -> None:
-        """A plan within the limits dominates what is no better in anything."""
+        """A plan within the limits dominates what is no better in anything; of equal ones the plainest."""
         economy, step = self.table.rows.economy.take(np.array([index])), np.array([plan.step])
-        if within(self.table.goal.limits, economy, step)[0]:
-            self.exact[figures(self.table.instance, plan, self.axis)] = plan
+        if not within(self.table.goal.limits, economy, step)[0]:
+            return
+        point = figures(self.table.instance, plan, self.axis)
+        for same in [of for of in self.exact if no_worse(of, point) and no_worse(point, of)]:
+            if plainness(self.exact[same].row) <= plainness(plan.row):
+                return
+            del self.exact[same]
+        self.exact[point] = plan
 
     def picks(self, index: Ints) -> Ints:
         """Of the rows looked at, those whose bound no other bound dominates, one of each that are equal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NoReturn
@@ -20,6 +20,10 @@ Array = NDArray[Any]
 Mask = Callable[[LayerKeys], "Array | bool"]
 """Which rows count. Asked of layer keys, groups and candidates alike: where rows do not decide what a mask
 asks for yet, it lets them through."""
+
+
+PIECE = 1 << 12
+"""Rows between two looks at the clock, where there is a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,11 @@ def goal_of(instance: Instance, limits: Limits | None = None, objective: Term | 
 
 
 class OutOfTime(Exception):
-    """The time limit passed; never leaves this package."""
+    """The time limit passed before a question was answered.
+
+    A search ends with what it has found; whoever needs the proof asks `Effort.conclude`. `asking` tells of
+    questions that are left without an answer.
+    """
 
 
 @dataclass(slots=True)
@@ -68,6 +76,17 @@ class Effort:
     def check(self) -> None:
         if self.until is not None and monotonic() > self.until:
             self.stop()
+
+    def pieces(self, index: Array) -> Iterator[Array]:
+        """Rows to be looked at together, with a look at the clock before each piece of many."""
+        for some in [index] if self.until is None else np.split(index, range(PIECE, len(index), PIECE)):
+            self.check()
+            yield some
+
+    def conclude(self) -> None:
+        """Raises OutOfTime where a search had to stop: what it found is not proved to be the best."""
+        if self.out_of_time:
+            raise OutOfTime
 
     def stop(self) -> NoReturn:
         """Time is out: by this clock, or by that of a solver, which may be a little ahead of it."""

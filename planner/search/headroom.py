@@ -35,9 +35,13 @@ STEP = 5
 def frontier_with_headroom(
     instance: Instance, effort: Effort | None = None, step: int = STEP
 ) -> tuple[list[Plan], Table]:
-    """Plans that no other beats in time, money and headroom, quickest first, and the table of the search."""
+    """Plans that no other beats in time, money and headroom, quickest first, and the table of the search.
+
+    Raises OutOfTime before there is a table.
+    """
     effort = effort if effort is not None else Effort()
-    table = Table.of(instance, goal_of(instance, None, "time"), recompute_families(instance))
+    goal, families = goal_of(instance, None, "time"), recompute_families(instance)
+    table = Table.of(instance, goal, families, effort.check)
     found: dict[Point, Plan] = {}
     while True:
         target = Front(table, [])

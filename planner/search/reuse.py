@@ -112,26 +112,35 @@ class Evaluation:
         if effort.until is not None:
             table = self.table(instance, goal, self.recompute)
             return best(table, effort=effort), table
-        plan, table = self.searched(instance, loose)
+        plan, table = self.searched(instance, loose, effort)
         if plan is not None:
             economy, step = Economy.of(instance, plan.row), np.array([plan.step])
             plan = plan if within(goal.limits, economy, step).all() else None
         return plan, replace(table, goal=goal, known_least=None)
 
-    def searched(self, instance: Instance, goal: Goal) -> tuple[Plan | None, Table]:
-        """The best plan of a goal and the table it was found in; neighbouring what-ifs ask for the same."""
+    def searched(self, instance: Instance, goal: Goal, effort: Effort) -> tuple[Plan | None, Table]:
+        """The best plan of a goal and the table it was found in; neighbouring what-ifs ask for the same.
+
+        Raises OutOfTime where that is not proved in time.
+        """
         instance = replace(instance, limits=goal.limits)
         for index, (asked, of, plan, table) in enumerate(self.searches):
             if of == goal and asked.tokens == instance.tokens and asked.pools == instance.pools:
                 self.searches.append(self.searches.pop(index))
                 return plan, table
         table = self.table(instance, goal, self.recompute)
-        plan = best(table)
+        plan = best(table, effort=effort)
+        effort.conclude()
         self.searches[:] = [*self.searches, (instance, goal, plan, table)][-SEARCHES:]
         return plan, table
 
     def optimum(
-        self, instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None
+        self,
+        instance: Instance,
+        limits: Limits,
+        objective: Term,
+        mask: Mask | None = None,
+        until: float | None = None,
     ) -> Plan | None:
         """`relaxed.optimum`, which what-ifs that nothing fits ask for again and again."""
         assert mask is None
@@ -141,7 +150,7 @@ class Evaluation:
         for pools, plan in known:
             if pools == instance.pools:
                 return plan
-        plan, _ = self.searched(instance, goal)
+        plan, _ = self.searched(instance, goal, Effort(until=until))
         known.append((instance.pools, plan))
         return plan
 

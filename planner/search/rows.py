@@ -18,7 +18,7 @@ from planner.space.columns import Candidates
 from planner.space.recompute import stage_recompute
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.solve import solve_stages
-from planner.stages.ties import plainest
+from planner.stages.ties import Assignments, has_choice, plainest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,10 @@ def stage_problem(book: KeyBook, row: Candidates) -> StageProblem:
 
 
 def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) -> Plan | None:
-    """The row's best plan at its largest number of micro-batches; None if none fits or all take `longest`."""
+    """The row's best plan at its largest number of micro-batches; None if none fits or all take `longest`.
+
+    Of equally quick stage assignments it has the plainest.
+    """
     row = replace(row, m_low=row.m_high)
     problem = stage_problem(book, row)
     effort.solved += 1
@@ -98,18 +101,21 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
         stages = solve_stages(problem, effort.seconds_left, longest)
     except TimeoutError:
         effort.stop()
-    return None if stages is None else priced(book, row, stages)
+    return None if stages is None else plainest_plan(book, priced(book, row, stages))
 
 
 def plainest_plan(book: KeyBook, plan: Plan) -> Plan:
     """The plan with the leanest of its row's stage assignments that take no longer (`stages.ties`)."""
+    problem = stage_problem(book, plan.row)
+    if not has_choice(problem, plan.stages):
+        return plan
 
     def figures(stages: StagePlan) -> tuple[float, float]:
         other = priced(book, plan.row, stages)
-        return other.step, other.memory
+        return other.step, problem.memory_limit - other.memory
 
     level = book.instance.assume_mfu is not None
-    stages = plainest(stage_problem(book, plan.row), plan.stages, figures, level)
+    stages = plainest(Assignments.of(problem), plan.stages, figures, level)
     return plan if stages == plan.stages else priced(book, plan.row, stages)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -19,7 +20,7 @@ from planner.search.goal import Effort, Goal
 from planner.search.least import Least, PerGpuSecond
 from planner.search.outside import Outside
 from planner.search.pipelines import PipelineTable
-from planner.search.rows import Plan, memory_limits, plain_plan, solved_plan
+from planner.search.rows import Plan, memory_limits, plain_plan, plainest_plan, solved_plan
 from planner.search.shorter import shorten
 from planner.search.tight import fitting_variants, group_memory_bound, row_memory_bound
 from planner.search.traffic import with_traffic
@@ -61,9 +62,15 @@ class Table:
     """What pipelines take at least, and how many of them there were and knew memory then."""
 
     @classmethod
-    def of(cls, instance: Instance, goal: Goal, recompute: tuple[int, ...]) -> Table:
-        """Nothing but the layer keys of some recompute families."""
-        book = KeyBook.of(instance, recompute)
+    def of(
+        cls,
+        instance: Instance,
+        goal: Goal,
+        recompute: tuple[int, ...],
+        check: Callable[[], None] = lambda: None,
+    ) -> Table:
+        """Nothing but the layer keys of some recompute families. `check`: as in `KeyBook.of`."""
+        book = KeyBook.of(instance, recompute, check=check)
         layouts, none = places_of(instance, book.keys), np.empty(0, dtype=np.int64)
         return cls.on(book, goal, PipelineTable.of(book, none, layouts), layouts, Counter(instance, layouts))
 
@@ -218,8 +225,8 @@ class Table:
         return found
 
     def plain_plan(self, row: Candidates, recomputes: bool) -> Plan:
-        """rows.plain_plan of a row."""
-        return plain_plan(self.book, row, recomputes)
+        """The plan of a row of which nothing is quicker than the plain split."""
+        return plainest_plan(self.book, plain_plan(self.book, row, recomputes))
 
     def solved_plan(self, row: Candidates, longest: float, effort: Effort) -> Plan | None:
         """rows.solved_plan of a row."""

@@ -12,7 +12,7 @@ from planner.keybook import KeyBook
 from planner.search.bounded import TIGHT
 from planner.search.goal import Effort, Goal
 from planner.search.pipelines import PipelineTable
-from planner.search.rows import Plan, plain_plan, solved_plan
+from planner.search.rows import Plan, solved_plan
 from planner.search.table import Table
 from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.space.columns import Candidates, Groups
@@ -122,7 +122,7 @@ class WhatIf(Table):
     def plain_plan(self, row: Candidates, recomputes: bool) -> Plan:
         of = (int(self.code(row)[0]), recomputes)
         if of not in self.found.plain_plans:
-            self.found.plain_plans[of] = plain_plan(self.book, row, recomputes)
+            self.found.plain_plans[of] = Table.plain_plan(self, row, recomputes)
         return self.found.plain_plans[of]
 
     def solved_plan(self, row: Candidates, longest: float, effort: Effort) -> Plan | None:

@@ -23,46 +23,32 @@ def integer(value: SupportsFloat, unit: float) -> int:
     return round(float(value) / unit)
 
 
-def add_objective(stages: StageModel, floor: float, unit: float) -> Any:
-    """(m*v - x)*slowest + x*total + v*worst end of step, then as few recomputed layers as can be.
+def add_step(stages: StageModel, unit: float, floor: float = 0.0) -> Any:
+    """(m*v - x)*slowest + x*total + v*worst end of step; no micro-batch of the slowest rank is below `floor`.
 
-    x is the share of the bubble that the schedule leaves. Returns the first part, which is
-    v*BUBBLE_PARTS times the step in integer units, less what no assignment changes.
+    x is the share of the bubble that the schedule leaves. This is v*BUBBLE_PARTS times the step in integer
+    units, less what no assignment changes.
     """
     problem, rates, model = stages.problem, stages.problem.rates, stages.model
-    busy = busy_of(stages, unit)
+    ranks, pieces = range(problem.pp), end_of_step_pieces(rates)
+    busy = [linear(stages, rank, rates.work, rates.recompute, unit) for rank in ranks]
     slowest = model.new_int_var(0, TIME_UNITS << 8, "slowest")
     layers = problem.architecture.layers
     # Each integer rate is off by half a unit at most.
     model.add(slowest >= max(0, integer(floor, unit) - 2 * layers))
     end = model.new_int_var(-TIME_UNITS << 8, TIME_UNITS << 8, "end_of_step")
     model.add(end >= integer(_least_end(rates, layers, problem.pp), unit) - 2 * layers)
-    for of in busy:
-        model.add(slowest >= of)
-    for of in ends_of(stages, unit):
-        model.add(end >= of)
+    for rank in ranks:
+        model.add(slowest >= busy[rank])
+        for piece, again in pieces:
+            model.add(end >= linear(stages, rank, piece, again, unit))
     m, v = problem.num_microbatches, problem.vpp
     bubble = round(BUBBLE_PARTS * rates.bubble)
-    step = (BUBBLE_PARTS * m * v - bubble) * slowest + bubble * sum(busy) + BUBBLE_PARTS * v * end
-    model.minimize(step * (layers + 1) + sum(stages.recomputed))
-    return step
-
-
-def busy_of(stages: StageModel, unit: float) -> list[Any]:
-    """What each rank takes a micro-batch."""
-    rates = stages.problem.rates
-    return [linear(stages, rank, rates.work, rates.recompute, unit) for rank in range(stages.problem.pp)]
-
-
-def ends_of(stages: StageModel, unit: float) -> list[Any]:
-    """What each rank takes at the end of a step, in linear pieces of which the longest counts."""
-    pieces = end_of_step_pieces(stages.problem.rates)
-    ranks = range(stages.problem.pp)
-    return [linear(stages, rank, piece, again, unit) for rank in ranks for piece, again in pieces]
+    return (BUBBLE_PARTS * m * v - bubble) * slowest + bubble * sum(busy) + BUBBLE_PARTS * v * end
 
 
 def integer_step(problem: StageProblem, seconds: float, unit: float, room: int = 1) -> int:
-    """The value of the objective's first part at a step of so many seconds.
+    """The value of `add_step` at a step of so many seconds.
 
     With room for rounded rates: what takes that long is at most this, or with `room` = -1 at least this.
     """

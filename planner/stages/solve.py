@@ -10,7 +10,7 @@ from planner.solver import load_cp_model, one_worker
 from planner.stages.cases import Case, cases_of
 from planner.stages.memory import add_memory
 from planner.stages.model import StageModel
-from planner.stages.objective import TIME_UNITS, add_objective, integer_step
+from planner.stages.objective import TIME_UNITS, add_step, integer_step
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.slots import spread
 
@@ -60,13 +60,17 @@ def _solved(problem: StageProblem, case: Case, unit: float, most: int | None, un
     """The best assignment of a case, and its step in the model's units."""
     stages = StageModel(problem, case.each)
     add_memory(stages)
-    return best_assignment(stages, add_objective(stages, case.slowest, unit), most, until)
+    return best_assignment(stages, add_step(stages, unit, case.slowest), most, until)
 
 
 def best_assignment(stages: StageModel, step: Any, most: int | None, until: float | None) -> Solved:
-    """The assignment of a model with its objective, if its step is at most so many units; and that step."""
+    """The assignment of a model with the shortest step, if that is at most so many units; and that step.
+
+    Of equal steps one with few recomputed layers.
+    """
     if most is not None:
         stages.model.add(step <= most)
+    stages.model.minimize(step * (stages.problem.architecture.layers + 1) + sum(stages.recomputed))
     solver = solved_model(stages.model, until)
     if solver is None:
         return None

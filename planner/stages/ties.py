@@ -1,58 +1,92 @@
-"""Of assignments that take equally long, the one that recomputes least and leaves most memory."""
+"""Of assignments that take equally long, the one that recomputes least and leaves most memory.
+
+Which one that is depends on the problem alone, not on which of them was found first: a search that asked for
+less, or in another order, ends with the same plan.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from costmodel.pipeline import level_chunks
+from costmodel.pipeline import level_chunks, plain_layers
 from planner.solver import load_cp_model, one_worker
 from planner.stages.cases import cases_of
 from planner.stages.memory import BYTES, add_memory
 from planner.stages.model import StageModel
-from planner.stages.objective import TIME_UNITS, busy_of, ends_of
+from planner.stages.objective import TIME_UNITS, add_step
 from planner.stages.problem import StagePlan, StageProblem
-from planner.stages.solve import RELATIVE_GAP, read_off
+from planner.stages.slots import slot_range, slots_of
+from planner.stages.solve import read_off
 
 Figures = tuple[float, float]
-"""Seconds of a step and bytes of the fullest rank."""
+"""Seconds of a step, and bytes that the fullest rank leaves of what it may use."""
+TIED = 1e-12
+"""Relative difference of steps that is rounding: limits that hold, and proofs, stay as they are."""
 EFFORT = 0.05
 """Deterministic seconds of CP-SAT for a case: the same answer on every machine, proven or not."""
 
 
-def plainest(
-    problem: StageProblem, plan: StagePlan, figures: Callable[[StagePlan], Figures], level: bool = False
-) -> StagePlan:
-    """The best assignment with as few recomputed layers as can be, and of those the least memory.
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """The assignments that ties are looked for among, on one pool or two."""
 
-    `plan` has the shortest step. None is taken that is longer by more than `RELATIVE_GAP`. Where times
-    are agreed on and say nothing of stages (`level`), these are as even as can be instead.
+    shape: StageProblem
+    cases: list[tuple[int | None, float]]
+    """(layers that every stage recomputes or None, least seconds of a step), the best bound first."""
+    room: int
+    """No rank leaves more units of memory."""
+    add_limits: Callable[[StageModel, Any], None]
+    """Holds a model to memory, with so many units that every rank leaves."""
+    add_step: Callable[[StageModel], Any]
+    """The time of a step in integer units."""
+
+    @classmethod
+    def of(cls, problem: StageProblem) -> Assignments:
+        """Of a candidate on one pool."""
+        cases = cases_of(problem)
+        unit = max(min((case.slowest for case in cases), default=0.0), 1e-9) / TIME_UNITS
+        return cls(
+            shape=problem,
+            cases=[(case.each, case.step) for case in cases],
+            room=int(problem.memory_limit // BYTES) + 1,
+            add_limits=add_memory,
+            add_step=partial(add_step, unit=unit),
+        )
+
+
+def plainest(
+    of: Assignments, plan: StagePlan, figures: Callable[[StagePlan], Figures], level: bool = False
+) -> StagePlan:
+    """The best assignment with as few recomputed layers as can be, and of those the most memory left.
+
+    `plan` is the best one; none is taken that is longer. Where times are agreed on and say nothing of
+    stages (`level`), these are as even as can be instead.
     """
-    if not _has_choice(problem) or (level and not any(plan.recomputed)):
-        return plan
-    cases = cases_of(problem)
-    unit = max(min((case.slowest for case in cases), default=0.0), 1e-9) / TIME_UNITS
-    step, memory = figures(plan)
-    pace, best = Pace.of(problem, plan, unit), (sum(plan.recomputed), memory, plan)
-    for case in cases:
-        if case.step > step * (1 + RELATIVE_GAP):
+    step, left = figures(plan)
+    most, best = _units(of, plan), (sum(plan.recomputed), left, plan)
+    # A rank's memory is rounded up to units, layer by layer: what is closer is as good as the plan.
+    rounding = 2 * BYTES * (of.shape.architecture.layers + 2)
+    for each, bound in of.cases:
+        if bound > step * (1 + TIED):
             break  # so are all others
-        if case.each is not None and case.each > max(best[2].recomputed):
+        if each is not None and _fewest(of.shape, each) > best[0]:
             continue
-        found = _leanest(problem, case.each, unit, pace, plan, level)
+        found = _leanest(of, each, most, best[0], level)
         if found is None:
             continue
-        its_step, its_memory = figures(found)
-        other = (sum(found.recomputed), its_memory, found)
-        better = other[0] < best[0] if level else other[:2] < best[:2]
-        if better and its_step <= step * (1 + RELATIVE_GAP):
-            best = other
+        its_step, its_left = figures(found)
+        fewer, as_few = sum(found.recomputed) - best[0], its_left >= best[1] - rounding
+        if its_step <= step * (1 + TIED) and (fewer < 0 or (fewer == 0 and (level or as_few))):
+            best, rounding = (sum(found.recomputed), its_left, found), 0
     return best[2]
 
 
-def _has_choice(problem: StageProblem) -> bool:
-    """Whether layers can lie in more than one way, or be recomputed or not."""
-    if problem.recompute == "some":
+def has_choice(problem: StageProblem, plan: StagePlan) -> bool:
+    """Whether another assignment could recompute fewer layers than a plan, or lay them out otherwise."""
+    if any(plan.recomputed) and problem.recompute == "some":
         return True
     if problem.pp == 1 or problem.even:
         return False
@@ -60,64 +94,49 @@ def _has_choice(problem: StageProblem) -> bool:
     return level is None or len(level.at_first) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What a plan's ranks take, in the model's units. What is no slower in any of these takes no longer."""
-
-    slowest: int
-    """Of the slowest rank, a micro-batch."""
-    total: int
-    """Of all ranks together."""
-    end: int
-    """Of the worst rank, at the end of a step."""
-
-    @classmethod
-    def of(cls, problem: StageProblem, plan: StagePlan, unit: float) -> Pace:
-        """Of a plan: read off the model with all its variables fixed."""
-        stages = StageModel(problem)
-        for slot, layers, again in zip(stages.slots, stages.layers, stages.recomputed, strict=True):
-            stages.model.add(layers == sum(plan.layers[stage] for stage in slot.stages))
-            if not isinstance(again, int):
-                stages.model.add(again == sum(plan.recomputed[stage] for stage in slot.stages))
-        solver = one_worker()
-        status = solver.solve(stages.model)
-        assert status == load_cp_model().OPTIMAL, f"no plan of the model: {solver.status_name(status)}"
-        busy = [int(solver.value(of)) for of in busy_of(stages, unit)]
-        return cls(max(busy), sum(busy), max(int(solver.value(of)) for of in ends_of(stages, unit)))
-
-    def add(self, stages: StageModel, unit: float) -> None:
-        """No rank of a model takes longer."""
-        busy = busy_of(stages, unit)
-        stages.model.add(sum(busy) <= self.total)
-        for of in busy:
-            stages.model.add(of <= self.slowest)
-        for of in ends_of(stages, unit):
-            stages.model.add(of <= self.end)
+def _units(of: Assignments, plan: StagePlan) -> int:
+    """The time of a plan's step in integer units."""
+    stages = StageModel(of.shape)
+    for slot, layers, again in zip(stages.slots, stages.layers, stages.recomputed, strict=True):
+        stages.model.add(layers == sum(plan.layers[stage] for stage in slot.stages))
+        if not isinstance(again, int):
+            stages.model.add(again == sum(plan.recomputed[stage] for stage in slot.stages))
+    step = of.add_step(stages)
+    stages.model.minimize(step)
+    solver = one_worker()
+    status = solver.solve(stages.model)
+    assert status == load_cp_model().OPTIMAL, f"no plan of the model: {solver.status_name(status)}"
+    return int(solver.value(step))
 
 
-def _leanest(
-    problem: StageProblem, each: int | None, unit: float, pace: Pace, known: StagePlan, level: bool
-) -> StagePlan | None:
-    """The leanest assignment of a case that keeps a pace, from a known one on; None if there is none.
+def _fewest(problem: StageProblem, each: int) -> int:
+    """Layers that are recomputed at least where every stage recomputes so many, or all it has."""
+    ranges = ((len(slot.stages), slot_range(problem, slot)[0]) for slot in slots_of(problem))
+    return sum(min(stages * each, fewest) for stages, fewest in ranges)
 
-    Or the most even one that recomputes least.
+
+def _leanest(of: Assignments, each: int | None, most: int, again: int, level: bool) -> StagePlan | None:
+    """The leanest assignment of a case; None if no step takes at most so many units.
+
+    It recomputes no more than `again` layers. If `level`, the most even one that recomputes least. Of what is
+    equally good it is the one nearest to plain: that is where it is looked for first.
     """
-    stages, cp_model = StageModel(problem, each), load_cp_model()
+    shape, stages, cp_model = of.shape, StageModel(of.shape, each), load_cp_model()
+    plain = plain_layers(shape.architecture.layers, shape.pp, shape.vpp)
     for slot, layers in zip(stages.slots, stages.layers, strict=True):
-        stages.model.add_hint(layers, sum(known.layers[stage] for stage in slot.stages))
-    room = int(problem.memory_limit // BYTES) + 1
-    spare = stages.model.new_int_var(0, room, "spare")
-    add_memory(stages, spare)
-    pace.add(stages, unit)
+        stages.model.add_hint(layers, int(plain[list(slot.stages)].sum()))
+    spare = stages.model.new_int_var(0, of.room, "spare")
+    of.add_limits(stages, spare)
+    stages.model.add(of.add_step(stages) <= most)
+    stages.model.add(sum(stages.recomputed) <= again)
     second = -spare
     if level:
-        most, least = (
-            stages.model.new_int_var(0, problem.architecture.layers, name) for name in ("most", "least")
-        )
-        stages.model.add_max_equality(most, stages.layers)
-        stages.model.add_min_equality(least, stages.layers)
-        second = most - least
-    stages.model.minimize(sum(stages.recomputed) * room + second)
+        total = shape.architecture.layers
+        longest, shortest = (stages.model.new_int_var(0, total, name) for name in ("longest", "shortest"))
+        stages.model.add_max_equality(longest, stages.layers)
+        stages.model.add_min_equality(shortest, stages.layers)
+        second = longest - shortest
+    stages.model.minimize(sum(stages.recomputed) * of.room + second)
     solver = one_worker()
     solver.parameters.max_deterministic_time = EFFORT
     if solver.solve(stages.model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

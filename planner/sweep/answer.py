@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import local
 from time import monotonic
 from typing import Any
 
-from planner.conflict import conflicting
+from planner.asking import Asking
+from planner.conflict import HOW_FAR, WHICH, conflicting
 from planner.errors import InvalidInput, TimeLimit
 from planner.instance import Instance
 from planner.mixed.plan import MixedPlan
@@ -89,7 +91,11 @@ def outcome(problem: Problem, counts: Counts) -> Line:
     if plan is None and effort.out_of_time:
         raise TimeLimit("no plan was found within time_limit; nothing is proved either way")
     status = "infeasible" if plan is None else "feasible" if effort.out_of_time else "optimal"
-    found = {"conflict": conflict(instance, evaluation)} if plan is None else chosen(problem, instance, plan)
+    found = (
+        {"conflict": conflict(instance, evaluation, effort.until)}
+        if plan is None
+        else chosen(problem, instance, plan)
+    )
     return {"status": status} | found | {"proof": counted | looked_at}
 
 
@@ -110,20 +116,24 @@ def chosen(problem: Problem, instance: Instance, plan: Plan | MixedPlan) -> Line
     return {name: written[name] for name in ("decisions", "estimate")}
 
 
-def conflict(instance: Instance, evaluation: Evaluation) -> dict[str, Any]:
+def conflict(instance: Instance, evaluation: Evaluation, until: float | None) -> dict[str, Any]:
     """Limits that cannot hold together, and how far each limit on the run would have to move alone.
 
     `planner solve` adds how many nodes more and how much less headroom would do, and whether another
     framework would.
     """
+    asking = Asking(until)
     if instance.mixing is not None:
         from planner.mixed.conflict import conflicting_of_both, moved_limits_of_both
 
-        limits, moves = conflicting_of_both(instance), moved_limits_of_both(instance)
-        return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")
-    limits = conflicting(instance, evaluation.optimum, evaluation.table, given=True)
-    moves = moved_limits(instance, evaluation.optimum)
-    return Conflict(limits=limits, relaxations=tuple(moves)).model_dump(mode="json")
+        limits = asking.ask(WHICH, lambda: conflicting_of_both(instance, until))
+        moves = asking.every(HOW_FAR, moved_limits_of_both(instance, until))
+    else:
+        find = partial(evaluation.optimum, until=until)
+        limits = asking.ask(WHICH, lambda: conflicting(instance, find, evaluation.table, given=True))
+        moves = asking.every(HOW_FAR, moved_limits(instance, find))
+    found = Conflict(limits=limits or (), relaxations=tuple(moves)).model_dump(mode="json")
+    return found | ({"unanswered": " ".join(asking.note())} if asking.unanswered else {})
 
 
 def evaluation_of(instance: Instance, counts: Counts, families: tuple[int, ...]) -> Evaluation:

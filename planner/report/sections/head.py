@@ -129,7 +129,8 @@ def conflict(data: ReportData) -> str:
     of = data.solution.conflict
     if of is None:
         return paragraph("No plan was found.")
-    text = f"Proved: {' and '.join(of.limits) or 'these limits'} cannot hold with the hardware at hand."
+    named = " and ".join(of.limits) or "not all of the limits"
+    text = f"Proved: {named} can{'not' if of.limits else ''} hold with the hardware at hand."
     if of.limits and of.limits[0] in NO_PLAN:
         text = f"Proved: {NO_PLAN[of.limits[0]]}."
     moves = [(label_of(move.limit), str(move.from_), str(move.to)) for move in of.relaxations]
