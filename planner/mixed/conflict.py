@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-
 import numpy as np
 
 from costmodel.units import DAY, TB
@@ -14,12 +13,10 @@ from planner.limit_words import limit_words
 from planner.looser import looser
 from planner.mixed.either import best_of_both
 from planner.mixed.reasons import better_than
-from planner.nearest import Near, Within
+from planner.near import value_told
 from planner.relaxed import TERMS, limited, possible, smallest, without
-from planner.requirements import SWITCH
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
-from planner.switches import word
 from planner.variants import aimed, with_pool
 from planner.ways_out import less_headroom, moved_nodes, relaxation
 
@@ -31,8 +28,12 @@ def infeasible_of_both(instance: Instance) -> Conflict:
         return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits)
 
     moves = [*moved_limits_of_both(instance), *moved_nodes(instance, enough)]
-    moves += [*less_headroom(instance, possible_on_both), *looser(instance, quickest_of_both, value_told)]
+    moves += [*less_headroom(instance, possible_on_both), *looser(instance, quickest_of_both, _value)]
     return Conflict(limits=conflicting_of_both(instance), relaxations=tuple(moves))
+
+
+def _value(_: Instance, plan: Told, name: str) -> Any:
+    return value_told(plan, name)
 
 
 def conflicting_of_both(instance: Instance) -> tuple[str, ...]:
@@ -74,16 +75,6 @@ def _room_words(instance: Instance) -> tuple[str, str] | None:
     return limit_words("storage", float(np.asarray(room)), min(kept) * TB)
 
 
-def near_of_both(instance: Instance) -> Within:
-    """How plans of either kind are found within limits (`nearest.nearest`)."""
-
-    def within(limits: Limits, objective: Term) -> Near | None:
-        plan = best_of_both(aimed(replace(instance, limits=limits), objective))
-        return None if plan is None else Near(plan.estimate.days, plan.estimate.dollars, lambda: plan)
-
-    return within
-
-
 def possible_on_both(instance: Instance, limits: Limits) -> bool:
     """Whether any plan of either kind is within limits."""
     on_two = aimed(replace(instance, limits=limits), "time")
@@ -102,19 +93,3 @@ def spent(plan: Told) -> dict[Term, float]:
     if of.energy is not None:
         found |= {"energy": of.energy.mwh * 1e3, "carbon": of.energy.tonnes_co2}
     return found
-
-
-def value_told(instance: Instance, plan: Told, name: str) -> Any:
-    """A decision or a prediction of a plan, by the word of requirements."""
-    of = plan.estimate
-    own = {
-        "gpus": plan.decisions.num_gpus,
-        "memory_gib": of.memory_gib.total,
-        "step_time_s": of.step_time_s,
-        "tokens_per_s_per_gpu": of.tokens_per_s_per_gpu,
-        "mfu": of.mfu,
-    }
-    if name in own:
-        return own[name]
-    value = getattr(plan.decisions, name)
-    return word(value) if name == SWITCH else value

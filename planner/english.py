@@ -1,0 +1,16 @@
+"""Counted nouns and lists in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def counted(number: float, noun: str, form: str = ",g") -> str:
+    """1 day, 2 days, 1.0 days: a number as it is shown, and the noun that goes with it."""
+    shown = format(number, form)
+    return f"{shown} {noun if shown == '1' else noun + 's'}"
+
+
+def enumerated(words: Sequence[str], last: str = "and") -> str:
+    """A, B and C."""
+    return f" {last} ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

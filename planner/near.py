@@ -1,0 +1,169 @@
+"""Plans within limits that are loosened or let go: how they are found, and by how much they break the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from costmodel.units import GIB
+from planner.answer import reported, surely
+from planner.instance import Instance, Term
+from planner.loosening import MEMORY, NumberLimit, loosened
+from planner.requirements import SWITCH
+from planner.search import Effort, Goal, Table, best, goal_of
+from planner.search.physics import counts_of, physics_of
+from planner.solution import Plan
+from planner.space.recompute import recompute_families
+from planner.switches import word
+
+Change = Callable[[Instance], Instance]
+"""What makes one problem of another: limits that are let go."""
+Find = Callable[[Change, Mapping[str, float], "Term | None"], "Near | None"]
+"""The best plan of a changed problem whose limits are loosened by shares: of one term, or of its own objective.
+
+Raises `Stopped`.
+"""
+
+
+class Stopped(Exception):
+    """Time was out before any plan was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A plan beside limits that it breaks."""
+
+    plan: Plan
+    """As the changed problem, whose limits on numbers are not loosened, has it."""
+    taken: Mapping[str, float]
+    """What limits on the run have to allow for: deadline, budget and the like, in the units of solutions."""
+    value: Callable[[str], Any]
+    """A decision or a prediction by the word of requirements."""
+    memory: tuple[float, float]
+    """GiB that it takes of a GPU, the fullest one for what it has, and what may be used of it."""
+    aimed: Term | None
+    """No other plan within the limits by which it was found has less of this; None: nothing is known."""
+
+    def used(self, of: NumberLimit) -> float:
+        """What the plan takes of what a limit is about."""
+        if of.of == MEMORY:
+            return self.memory[0]
+        return self.taken[of.of] if of.of in self.taken else float(self.value(of.of))
+
+    def allowed(self, of: NumberLimit) -> float:
+        """What the limit allows it."""
+        if of.of == MEMORY:
+            return self.memory[1]
+        return self.plan.slack[of.name].limit if of.of == "storage" else of.allowed
+
+    def share(self, of: NumberLimit) -> float:
+        """By which share it is beyond a limit; 0 within."""
+        return of.share(self.used(of), self.allowed(of))
+
+    def over(self, of: NumberLimit) -> float:
+        """How far it is beyond a limit, in its unit; 0 within."""
+        used, allowed = self.used(of), self.allowed(of)
+        return max(0.0, used - allowed if of.at_most else allowed - used)
+
+
+def near_of(instance: Instance, until: float | None) -> Find:
+    """How plans of an instance are found, on one pool or on either kind."""
+    if instance.mixing is not None:
+        from planner.mixed.near import OnBothKinds
+
+        return OnBothKinds(instance, until)
+    return OnOnePool(instance, until)
+
+
+@dataclass(slots=True)
+class OnOnePool:
+    """Finds plans on one pool."""
+
+    instance: Instance
+    until: float | None = None
+    table: Table | None = None
+    """The last one: searches that differ in limits on the run alone share what layers cost and what has room."""
+
+    def __call__(self, free: Change, shares: Mapping[str, float], term: Term | None) -> Near | None:
+        there = free(self.instance)
+        changed, effort = confined(loosened(there, shares)), Effort(until=self.until)
+        plan = best(self._table(changed, goal_of(changed, objective=term)), effort=effort)
+        if plan is None and effort.out_of_time:
+            raise Stopped
+        if plan is None:
+            return None
+        # Limits that hold at a confidence are about something else than the objective.
+        proved = not effort.out_of_time and there.limits.chance is None
+        return near_plan(there, reported(there, plan), surely(there, plan), term if proved else None)
+
+    def _table(self, instance: Instance, goal: Goal) -> Table:
+        old = self.table
+        if old is not None and same_space(old.instance, instance):
+            self.table = old.again(goal, instance)
+        else:
+            self.table = Table.of(instance, goal, recompute_families(instance))
+        return self.table
+
+
+def same_space(one: Instance, other: Instance) -> bool:
+    """Whether two instances differ in limits on the run alone."""
+    return counts_of(one) == counts_of(other) and physics_of(one) == physics_of(other)
+
+
+def confined(instance: Instance) -> Instance:
+    """The instance with no more nodes than requirements on GPUs and nodes leave: bounds know of fewer nodes."""
+    pools = []
+    for pool in instance.pools:
+        nodes = np.arange(pool.min_nodes, pool.max_nodes + 1)
+        left = instance.narrowing.permitted("num_gpus", nodes * pool.fabric.gpus_per_node)
+        left &= instance.narrowing.permitted("nodes", nodes)
+        if left.any():
+            pool = replace(pool, min_nodes=int(nodes[left].min()), max_nodes=int(nodes[left].max()))
+        pools.append(pool)
+    return replace(instance, pools=tuple(pools))
+
+
+def near_plan(instance: Instance, plan: Plan, surely: tuple[float, float], aimed: Term | None) -> Near:
+    """A plan as it is told, with the days and dollars that deadline and budget have to allow for."""
+    return Near(
+        plan, taken_of(plan, surely), lambda name: value_told(plan, name), memory_of(instance, plan), aimed
+    )
+
+
+def taken_of(plan: Plan, surely: tuple[float, float]) -> dict[str, float]:
+    """What limits on the run have to allow for."""
+    of, found = plan.estimate, dict(zip(("deadline", "budget"), surely, strict=True))
+    if of.energy is not None:
+        found |= {"energy": of.energy.mwh, "carbon": of.energy.tonnes_co2}
+    if of.storage is not None:
+        found["storage"] = of.storage.total_tb
+    return found
+
+
+def memory_of(instance: Instance, plan: Plan) -> tuple[float, float]:
+    """GiB of the GPU that is fullest for what it may use, and that."""
+    headroom, of = instance.limits.memory_headroom, plan.decisions
+    room = {pool.gpu.name: pool.memory_limit(headroom) / GIB for pool in instance.pools}
+    each = [(part.memory_gib, room[part.gpu]) for part in of.parts]
+    return max(
+        each or [(plan.estimate.memory_gib.total, room[of.gpu])], key=lambda pair: pair[0] / pair[1]
+    )
+
+
+def value_told(plan: Plan, name: str) -> Any:
+    """A decision or a prediction of a plan, by the word of requirements."""
+    of = plan.estimate
+    own = {
+        "gpus": plan.decisions.num_gpus,
+        "memory_gib": of.memory_gib.total,
+        "step_time_s": of.step_time_s,
+        "tokens_per_s_per_gpu": of.tokens_per_s_per_gpu,
+        "mfu": of.mfu,
+    }
+    if name in own:
+        return own[name]
+    value = getattr(plan.decisions, name)
+    return word(value) if name == SWITCH else value
