@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,7 +97,8 @@ class OnOnePool:
             return None
         # Limits that hold at a confidence are about something else than the objective.
         proved = not effort.out_of_time and there.limits.chance is None
-        return near_plan(there, reported(there, plan), surely(there, plan), term if proved else None)
+        memory = fullest(there, [(plan.of("pool"), plan.memory)])
+        return near_plan(reported(there, plan), memory, surely(there, plan), term if proved else None)
 
     def _table(self, instance: Instance, goal: Goal) -> Table:
         old = self.table
@@ -126,11 +127,11 @@ def confined(instance: Instance) -> Instance:
     return replace(instance, pools=tuple(pools))
 
 
-def near_plan(instance: Instance, plan: Plan, surely: tuple[float, float], aimed: Term | None) -> Near:
+def near_plan(
+    plan: Plan, memory: tuple[float, float], surely: tuple[float, float], aimed: Term | None
+) -> Near:
     """A plan as it is told, with the days and dollars that deadline and budget have to allow for."""
-    return Near(
-        plan, taken_of(plan, surely), lambda name: value_told(plan, name), memory_of(instance, plan), aimed
-    )
+    return Near(plan, taken_of(plan, surely), lambda name: value_told(plan, name), memory, aimed)
 
 
 def taken_of(plan: Plan, surely: tuple[float, float]) -> dict[str, float]:
@@ -143,14 +144,11 @@ def taken_of(plan: Plan, surely: tuple[float, float]) -> dict[str, float]:
     return found
 
 
-def memory_of(instance: Instance, plan: Plan) -> tuple[float, float]:
-    """GiB of the GPU that is fullest for what it may use, and that."""
-    headroom, of = instance.limits.memory_headroom, plan.decisions
-    room = {pool.gpu.name: pool.memory_limit(headroom) / GIB for pool in instance.pools}
-    each = [(part.memory_gib, room[part.gpu]) for part in of.parts]
-    return max(
-        each or [(plan.estimate.memory_gib.total, room[of.gpu])], key=lambda pair: pair[0] / pair[1]
-    )
+def fullest(instance: Instance, used: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """GiB of the GPU that is fullest for what may be used of it, and that; `used` is pool and bytes."""
+    rooms = (instance.pools[pool].memory_limit(instance.limits.memory_headroom) for pool, _ in used)
+    each = [(size / GIB, room / GIB) for (_, size), room in zip(used, rooms, strict=True)]
+    return max(each, key=lambda pair: pair[0] / pair[1])
 
 
 def value_told(plan: Plan, name: str) -> Any:

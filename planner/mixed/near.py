@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 
+from costmodel.units import GIB
 from planner.instance import Instance, Term
 from planner.loosening import loosened
 from planner.mixed.either import OnEither
+from planner.mixed.plan import MixedPlan
+from planner.mixed.questions import Either
 from planner.mixed.reasons import told
-from planner.near import Change, Near, Stopped, near_plan
+from planner.near import Change, Near, Stopped, fullest, near_plan
+from planner.solution import Plan
 from planner.variants import aimed
 
 
@@ -30,4 +34,13 @@ class OnBothKinds:
         if best is None:
             return None
         plan = told(there, best)
-        return near_plan(there, plan, (plan.estimate.days, plan.estimate.dollars), term)
+        memory = fullest(there, used_of(best, plan))
+        return near_plan(plan, memory, (plan.estimate.days, plan.estimate.dollars), term)
+
+
+def used_of(best: Either, plan: Plan) -> list[tuple[int, float]]:
+    """The pools of a plan, each with the bytes of its fullest GPU."""
+    if isinstance(best, MixedPlan):
+        sizes = [GIB * part.memory_gib for part in plan.decisions.parts]
+        return list(zip(best.pools, sizes, strict=True))
+    return [(best.of("pool"), best.memory)]
