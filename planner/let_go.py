@@ -1,4 +1,4 @@
-"""What has to be let go before looser numbers help: decisions, keys of `search`, the framework; as few as can be."""
+"""What has to go before looser numbers help: decisions, keys of `search`, the framework; as few as can be."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class LetGo:
 def let_go(instance: Instance, find: Find) -> LetGo | None:
     """The fewest limits without a number to let go; None if there is no plan without all of them.
 
-    None if looser numbers are enough, or these and the memory of GPUs. Of as many each, what comes first in the
-    problem: requirements, keys of `search`, the framework. Raises `Stopped`.
+    No name where looser numbers are enough, or these and the memory of GPUs. Of as many each, what comes first:
+    requirements, keys of `search`, the framework. Raises `Stopped`.
     """
     if not instance.pools:
         return None

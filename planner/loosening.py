@@ -1,7 +1,6 @@
 """Limits that are numbers: each loosened by a share of itself, and by which share a plan is beyond it.
 
-    at most x     x * (1 + share)
-    at least x    x / (1 + share)
+A limit of x at most is then one of x * (1 + share), one of x at least is one of x / (1 + share).
 """
 
 from __future__ import annotations
@@ -20,7 +19,14 @@ from planner.requirements import QUANTITIES, Requirement
 
 MEMORY = "memory"
 """What the memory of GPUs is called among limits."""
-UNITS = {"deadline": "days", "budget": "USD", "energy": "MWh", "carbon": "t CO2", "storage": "TB", MEMORY: "GiB"}
+UNITS = {
+    "deadline": "days",
+    "budget": "USD",
+    "energy": "MWh",
+    "carbon": "t CO2",
+    "storage": "TB",
+    MEMORY: "GiB",
+}
 IN = {"deadline": DAY, "budget": 1.0, "energy": 1e3, "carbon": 1.0}
 """Of a limit on a run, in the unit of the instance."""
 

@@ -76,7 +76,12 @@ def moved(instance: Instance, of: Requirement, found: Any, reached: Reached) -> 
     if of.operator in ("==", "!=", "in"):
         text = f"without {of.text} a plan is possible: the fastest has {of.name} {found}"
         return Relaxation(limit=of.text, **{"from": of.text}, to=f"{of.name} {found}", text=text)
-    near = not_strict(of, nearest_value(instance, of, found, reached))
+    return moved_requirement(of, nearest_value(instance, of, found, reached))
+
+
+def moved_requirement(of: Requirement, value: Any) -> Relaxation:
+    """A requirement with an order, at another value."""
+    near = not_strict(of, value)
     text = f"{near.text} instead of {of.text} makes a plan possible"
     return Relaxation(limit=of.text, **{"from": of.text}, to=near.text, text=text)
 

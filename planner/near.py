@@ -1,4 +1,4 @@
-"""Plans within limits that are loosened or let go: how they are found, and by how much they break the limits."""
+"""Plans within limits that are loosened or let go: how they are found, by how much they break the limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from planner.switches import word
 Change = Callable[[Instance], Instance]
 """What makes one problem of another: limits that are let go."""
 Find = Callable[[Change, Mapping[str, float], "Term | None"], "Near | None"]
-"""The best plan of a changed problem whose limits are loosened by shares: of one term, or of its own objective.
+"""The best plan of a changed problem with its limits loosened by shares: of one term, or of its own objective.
 
 Raises `Stopped`.
 """
@@ -39,25 +39,23 @@ class Near:
     plan: Plan
     """As the changed problem, whose limits on numbers are not loosened, has it."""
     taken: Mapping[str, float]
-    """What limits on the run have to allow for: deadline, budget and the like, in the units of solutions."""
-    value: Callable[[str], Any]
-    """A decision or a prediction by the word of requirements."""
-    memory: tuple[float, float]
-    """GiB that it takes of a GPU, the fullest one for what it has, and what may be used of it."""
+    """What it takes of limits that are no requirement, in the units of solutions: days, USD, GiB, TB, ..."""
+    rooms: Mapping[str, float]
+    """Memory and storage that it may take, by the same names: those of its pool."""
+    value: Callable[[NumberLimit], float]
+    """What it has of what a requirement is about."""
     aimed: Term | None
     """No other plan within the limits by which it was found has less of this; None: nothing is known."""
+    phase: str | None = None
+    """Of a run in phases the one that `plan` is of."""
 
     def used(self, of: NumberLimit) -> float:
         """What the plan takes of what a limit is about."""
-        if of.of == MEMORY:
-            return self.memory[0]
-        return self.taken[of.of] if of.of in self.taken else float(self.value(of.of))
+        return self.taken[of.of] if of.of in self.taken else self.value(of)
 
     def allowed(self, of: NumberLimit) -> float:
         """What the limit allows it."""
-        if of.of == MEMORY:
-            return self.memory[1]
-        return self.plan.slack[of.name].limit if of.of == "storage" else of.allowed
+        return self.rooms.get(of.of, of.allowed)
 
     def share(self, of: NumberLimit) -> float:
         """By which share it is beyond a limit; 0 within."""
@@ -85,7 +83,7 @@ class OnOnePool:
     instance: Instance
     until: float | None = None
     table: Table | None = None
-    """The last one: searches that differ in limits on the run alone share what layers cost and what has room."""
+    """The last one: searches that differ in limits on the run share what layers cost and what has room."""
 
     def __call__(self, free: Change, shares: Mapping[str, float], term: Term | None) -> Near | None:
         there = free(self.instance)
@@ -115,7 +113,7 @@ def same_space(one: Instance, other: Instance) -> bool:
 
 
 def confined(instance: Instance) -> Instance:
-    """The instance with no more nodes than requirements on GPUs and nodes leave: bounds know of fewer nodes."""
+    """The instance with no more nodes than requirements on GPUs and nodes leave, so that bounds know of it."""
     pools = []
     for pool in instance.pools:
         nodes = np.arange(pool.min_nodes, pool.max_nodes + 1)
@@ -131,17 +129,13 @@ def near_plan(
     plan: Plan, memory: tuple[float, float], surely: tuple[float, float], aimed: Term | None
 ) -> Near:
     """A plan as it is told, with the days and dollars that deadline and budget have to allow for."""
-    return Near(plan, taken_of(plan, surely), lambda name: value_told(plan, name), memory, aimed)
-
-
-def taken_of(plan: Plan, surely: tuple[float, float]) -> dict[str, float]:
-    """What limits on the run have to allow for."""
-    of, found = plan.estimate, dict(zip(("deadline", "budget"), surely, strict=True))
+    of, taken = plan.estimate, {"deadline": surely[0], "budget": surely[1], MEMORY: memory[0]}
+    rooms = {MEMORY: memory[1]}
     if of.energy is not None:
-        found |= {"energy": of.energy.mwh, "carbon": of.energy.tonnes_co2}
-    if of.storage is not None:
-        found["storage"] = of.storage.total_tb
-    return found
+        taken |= {"energy": of.energy.mwh, "carbon": of.energy.tonnes_co2}
+    if of.storage is not None and "storage" in plan.slack:
+        taken["storage"], rooms["storage"] = of.storage.total_tb, plan.slack["storage"].limit
+    return Near(plan, taken, rooms, lambda of: float(value_told(plan, of.of)), aimed)
 
 
 def fullest(instance: Instance, used: Sequence[tuple[int, float]]) -> tuple[float, float]:

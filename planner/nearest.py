@@ -1,12 +1,13 @@
 """When nothing fits: the plan that breaks the limits by the least share, and by how much it breaks each.
 
-All limits on numbers are loosened by the same share (`planner.loosening`). The least one with which there is a
-plan is found by bisection, a search each. The limits that need it are then kept there and the others tightened
-again, down to where they need a share themselves: no plan breaks the limit that is broken most by less, of
-those none the next one by less, and so on.
+All limits on numbers are loosened by the same share (`planner.loosening`). The least one with which there is
+a plan is found by bisection, a search each. The limits that need it are then kept there and the others
+tightened again, down to where they need a share themselves: no plan breaks the limit that is broken most by
+less, of those none the next one by less, and so on.
 
-Where loosening all of them is not enough, the memory of GPUs is loosened first, as little as can be: what does
-not fit cannot be run at all. Where that is not enough either, what has no number is let go (`planner.let_go`).
+Where loosening all of them is not enough, the memory of GPUs is loosened first, as little as can be: what
+does not fit cannot be run at all. Where that is not enough either, what has no number is let go
+(`planner.let_go`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def nearest_found(instance: Instance, find: Find) -> Nearest | None:
     broken = [of for of in chain(*free.steps) if near.share(of) > ROUNDING]
     return Nearest(
         plan=near.plan,
+        phase=near.phase,
         over={of.name: near.over(of) for of in broken},
         share={of.name: near.share(of) for of in broken},
         let_go=free.names,

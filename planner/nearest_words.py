@@ -10,7 +10,14 @@ from planner.loosening import MEMORY, NumberLimit
 from planner.near import Near
 from planner.reason_words import label
 
-VERBS = {"deadline": "is", "budget": "is", "energy": "takes", "carbon": "emits", "storage": "keeps", MEMORY: "needs"}
+VERBS = {
+    "deadline": "is",
+    "budget": "is",
+    "energy": "takes",
+    "carbon": "emits",
+    "storage": "keeps",
+    MEMORY: "needs",
+}
 """What a plan does that breaks a limit; of requirements it has what breaks them."""
 SHARES = {"mfu": "MFU", "hfu": "HFU", "goodput": "goodput"}
 """Predictions that are shown in percent."""
@@ -31,9 +38,10 @@ def nearest_words(near: Near, broken: Sequence[NumberLimit], gone: Sequence[str]
         for does, some in groupby(sorted(broken, key=lambda of: (of.of not in VERBS, verb(of))), key=verb)
     ]
     said += [f"does without {enumerated(gone)}"] if gone else []
-    which = "The nearest plan" if proved else "The nearest plan that was found in time"
+    which = "plan" if near.phase is None else "run in phases"
+    found = "" if proved else " that was found in time"
     last = "" if proved else " There may be nearer ones."
-    return f"{which} {enumerated(said)}.{last}"
+    return f"The nearest {which}{found} {enumerated(said)}.{last}"
 
 
 def beyond_words(of: NumberLimit, near: Near) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from time import monotonic
@@ -11,8 +11,10 @@ from costmodel.units import DAY, HOUR
 from planner import answer, solution
 from planner.economics import gap
 from planner.errors import TimeLimit
+from planner.not_alone import with_nearest
 from planner.outlook import Outlook
 from planner.phased_conflict import infeasible
+from planner.phased_near import moved_alone, nearest_run
 from planner.phases import ResolvedPhase
 from planner.problem import Problem
 from planner.relaxed import TERMS
@@ -61,9 +63,16 @@ def solve_phases(
         plans=() if longest is None else (longest,),
         run=run,
         proof=proof.model_copy(update={"seconds": monotonic() - started}),
-        conflict=infeasible(search) if run is None else None,
+        conflict=None if run is not None else conflict(search, [part.name for part in parts]),
         notes=(*problem.assumptions, *([] if best is None else advice(search, best))),
     )
+
+
+def conflict(search: Together, names: Sequence[str]) -> solution.Conflict:
+    """Limits that cannot hold together, and the nearest run that breaks them."""
+    found = infeasible(search)
+    moves = (*found.relaxations, *moved_alone(search))
+    return with_nearest(found.model_copy(update={"relaxations": moves}), nearest_run(search, names))
 
 
 def checked(problem: Problem, problems: list[Problem], run: PhasedRun) -> None:

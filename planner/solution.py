@@ -350,6 +350,8 @@ class Nearest(Report):
     """The plan that breaks the limits by the least share (`planner.nearest`)."""
 
     plan: Plan
+    phase: str | None = None
+    """Of a run in phases the longest one, which `plan` is of."""
     over: dict[str, NonNegativeFloat]
     """How far it is beyond each limit that it breaks, by the limit's name and in the unit of `slack`."""
     share: dict[str, NonNegativeFloat] = {}
@@ -370,6 +372,8 @@ class Conflict(Report):
     """By name: deadline, budget, memory, ... Alone, whatever the limits: `search` where no layout divides
     batch, layers, heads and GPUs, `reliability` where no run would ever end."""
     relaxations: tuple[Relaxation, ...] = ()
+    stuck: dict[str, str] = {}
+    """Of `limits` those of which no value alone makes a plan possible, a sentence each."""
     nearest: Nearest | None = None
     """What comes nearest to all limits together; None where there is no plan whatever is let go."""
 

@@ -11,6 +11,7 @@ from planner.conflict import infeasible
 from planner.errors import TimeLimit
 from planner.instance import Instance
 from planner.nearest import nearest_miss
+from planner.not_alone import with_nearest
 from planner.outlook import Outlook
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
@@ -119,8 +120,7 @@ def beside(mine: Estimate, other: RunnerUp) -> RunnerUp:
 def with_conflict(instance: Instance, found: Solution, progress: Progress) -> Solution:
     """The solution with the limits that cannot hold together, and the nearest plan that breaks them."""
     progress("nothing fits: looking for the nearest that would")
-    nearest = nearest_miss(instance)
-    conflict = infeasible(instance).model_copy(update={"nearest": nearest})
+    conflict = with_nearest(infeasible(instance), nearest_miss(instance))
     return found.model_copy(update={"conflict": conflict})
 
 

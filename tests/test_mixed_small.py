@@ -16,7 +16,6 @@ from planner.near import value_told
 from planner.overrides import apply
 from planner.problem import Problem, parse_problem
 from planner.report.data import report_data
-from planner.resolve import instance_of
 from planner.solution import Solution
 from planner.solve import solve
 

@@ -15,7 +15,6 @@ from oracle import Answer, Oracle, with_limits
 from test_realworld import small
 from test_requirements import figures, holds, random_requirement, requiring
 
-from costmodel.units import DAY, GIB
 from planner.instance import Instance
 from planner.nearest import PRECISION, nearest_miss
 from planner.requirements import Requirement
@@ -126,7 +125,9 @@ def unmet(seed: int) -> list[str]:
     keeping = [of for of in every if all(holds(each, of.figures[each.name]) for each in fixed)]
     assert near is not None
     if bool(near.let_go) != (not keeping):
-        return [f"{seed}: lets go {near.let_go}, and {len(keeping)} plans keep to everything without a number"]
+        return [
+            f"{seed}: lets go {near.let_go}, and {len(keeping)} plans keep to everything without a number"
+        ]
     left, order = keeping or every, [name for name in every[0].shares if name != "memory"]
     fitting = [of for of in left if not of.shares["memory"]]
     if "memory" not in near.share:

@@ -32,6 +32,7 @@ from planner.solution import (
     Conflict,
     Estimate,
     MixingVerdict,
+    Nearest,
     Plan,
     Proof,
     RunnerUp,
@@ -202,10 +203,16 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
 def conflict_facts(conflict: Conflict) -> Table:
     """The limits in conflict, and how far each would have to move by itself."""
     moves = [(label_of(move.limit), move.text) for move in conflict.relaxations]
+    moves += [(label_of(name), text) for name, text in conflict.stuck.items()]
     near = conflict.nearest
-    last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
+    last = [] if near is None else [("nearest", f"{near_line(near)}\n{near.text}")]
     named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
     return grid([("in conflict", named), *moves, *last])
+
+
+def near_line(near: Nearest) -> str:
+    """The nearest plan in a line, with the phase that it is of."""
+    return one_line(near.plan) if near.phase is None else f"{near.phase}: {one_line(near.plan)}"
 
 
 def proof_line(proof: Proof) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+
 import numpy as np
 
 from costmodel.units import DAY, TB

@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 
 from planner.cli.mixed_table import ranks_words
-from planner.cli.table import fact_rows
+from planner.cli.table import fact_rows, near_line
 from planner.cli.words import NO_PLAN, amount, decisions_line, dollars, seconds, share, status_line
 from planner.limit_words import label_of
 from planner.report.data import ReportData
-from planner.report.markup import facts, numbers, paragraph, section, tiles
+from planner.report.markup import bullets, facts, numbers, paragraph, section, tiles
 from planner.report.sensitivity import token_words
 from planner.solution import Decisions, Plan
 
@@ -139,5 +139,7 @@ def conflict(data: ReportData) -> str:
         paragraph(text, "lead")
         + help_
         + (numbers(("limit", "from", "to at least"), moves) if moves else "")
+        + bullets(f"{text[0].upper()}{text[1:]}." for text in of.stuck.values())
+        + ("" if of.nearest is None else paragraph(of.nearest.text) + paragraph(near_line(of.nearest)))
         + paragraph(data.stale, "warning")
     )
