@@ -14,6 +14,7 @@ from planner.frameworks.table import ANY
 from planner.instance import Instance
 from planner.looser import looser, value_of_single
 from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
+from planner.node_reach import no_number_of_nodes
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
     Optimum,
@@ -57,7 +58,8 @@ def infeasible(instance: Instance) -> Conflict:
         moves += other_values(instance, keys)
     if not moves:
         moves += fewer_keys(instance) if keys else another_framework_and_limit(instance)
-    return Conflict(limits=limits, relaxations=tuple(moves))
+    stuck = no_number_of_nodes(instance, limits, moves)
+    return Conflict(limits=limits, relaxations=tuple(moves), stuck=stuck)
 
 
 def conflicting(

@@ -31,8 +31,8 @@ class LetGo:
 def let_go(instance: Instance, find: Find) -> LetGo | None:
     """The fewest limits without a number to let go; None if there is no plan without all of them.
 
-    No name where looser numbers are enough, or these and the memory of GPUs. Of as many each, what comes first:
-    requirements, keys of `search`, the framework. Raises `Stopped`.
+    No name where looser numbers are enough, or these and the memory of GPUs. Of as many each, what comes
+    first: requirements, keys of `search`, the framework. Raises `Stopped`.
     """
     if not instance.pools:
         return None

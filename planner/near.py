@@ -22,7 +22,7 @@ from planner.switches import word
 Change = Callable[[Instance], Instance]
 """What makes one problem of another: limits that are let go."""
 Find = Callable[[Change, Mapping[str, float], "Term | None"], "Near | None"]
-"""The best plan of a changed problem with its limits loosened by shares: of one term, or of its own objective.
+"""The best plan of a changed problem with limits loosened by shares: of one term, or of its own objective.
 
 Raises `Stopped`.
 """
@@ -113,7 +113,7 @@ def same_space(one: Instance, other: Instance) -> bool:
 
 
 def confined(instance: Instance) -> Instance:
-    """The instance with no more nodes than requirements on GPUs and nodes leave, so that bounds know of it."""
+    """The instance with no more nodes than requirements on GPUs and nodes leave: bounds know of nodes."""
     pools = []
     for pool in instance.pools:
         nodes = np.arange(pool.min_nodes, pool.max_nodes + 1)

@@ -18,7 +18,7 @@ def with_nearest(conflict: Conflict, nearest: Nearest | None) -> Conflict:
     stuck = {name: alone_words(name, nearest) for name in conflict.limits if name not in (*helped, *WHATEVER)}
     if "memory_headroom" in helped:
         stuck.pop("memory", None)
-    return conflict.model_copy(update={"nearest": nearest, "stuck": stuck})
+    return conflict.model_copy(update={"nearest": nearest, "stuck": stuck | conflict.stuck})
 
 
 def alone_words(name: str, nearest: Nearest | None) -> str:

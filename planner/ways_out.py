@@ -11,6 +11,7 @@ from planner.answer import surely
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words, nodes_words
+from planner.node_reach import most_looked_at
 from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
 from planner.relaxed import (
     OTHERS,
@@ -58,11 +59,11 @@ def more_nodes(instance: Instance) -> list[Relaxation]:
 
 
 def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[Relaxation]:
-    """For each pool the fewest nodes beyond its own that are enough, up to 16 times as many."""
+    """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look."""
     moves = []
     for index in instance.described:
         pool = instance.pools[index]
-        fewest = fewest_beyond(pool.max_nodes, partial(enough, index))
+        fewest = fewest_beyond(pool.max_nodes, most_looked_at(instance, index), partial(enough, index))
         if fewest is None:
             continue
         whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
@@ -73,11 +74,11 @@ def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[
     return moves
 
 
-def fewest_beyond(low: int, enough: Callable[[int], bool]) -> int | None:
-    """The fewest beyond `low` that are enough: doubled up to four times, then by bisection."""
+def fewest_beyond(low: int, most: int, enough: Callable[[int], bool]) -> int | None:
+    """The fewest beyond `low`, and `most` at most, that are enough: doubled, then by bisection."""
     high = low
-    for _ in range(4):
-        low, high = high, 2 * high
+    while high < most:
+        low, high = high, min(max(2 * high, 1), most)
         if enough(high):
             break
     else:

@@ -15,6 +15,7 @@ from planner.looser import looser
 from planner.mixed.either import best_of_both
 from planner.mixed.reasons import better_than
 from planner.near import value_told
+from planner.node_reach import no_number_of_nodes
 from planner.relaxed import TERMS, limited, possible, smallest, without
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
@@ -30,7 +31,9 @@ def infeasible_of_both(instance: Instance) -> Conflict:
 
     moves = [*moved_limits_of_both(instance), *moved_nodes(instance, enough)]
     moves += [*less_headroom(instance, possible_on_both), *looser(instance, quickest_of_both, _value)]
-    return Conflict(limits=conflicting_of_both(instance), relaxations=tuple(moves))
+    limits = conflicting_of_both(instance)
+    stuck = no_number_of_nodes(instance, limits, moves)
+    return Conflict(limits=limits, relaxations=tuple(moves), stuck=stuck)
 
 
 def _value(_: Instance, plan: Told, name: str) -> Any:
