@@ -57,14 +57,14 @@ def beyond_words(of: NumberLimit, near: Near) -> str:
         return f"{SHARES[of.of]} {used_words} % instead of {allowed_words} %"
     change = f"({part})" if over / allowed >= TOO_MANY else f"({part} {'more' if of.at_most else 'less'})"
     if of.of == MEMORY:
-        return f"{used_words} GiB of a GPU instead of {allowed_words} GiB {change}"
+        return f"{used_words} GiB of a GPU instead of {allowed_words} {change}"
     if of.of in COUNTED:
         return f"{used_words} {COUNTED[of.of]} instead of {allowed_words} {change}"
     if not of.unit:
         return f"{label(of.of)} {used_words} instead of {allowed_words} {change}"
     unit = "tokens/s a GPU" if of.unit == "tokens/s" else of.unit
     what = {"step_time_s": "steps of ", "memory_gib": "a fullest GPU of "}.get(of.of, "")
-    return f"{what}{used_words} {unit} instead of {allowed_words} {unit} {change}"
+    return f"{what}{used_words} {unit} instead of {allowed_words} {change}"
 
 
 def long_words(days: float) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.units import DAY
-from planner.english import counted, enumerated
+from planner.english import enumerated
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.limit_words import days_words
@@ -57,12 +57,10 @@ def no_number_of_nodes(
         why = f"on any number of them the largest batches take {days_words(floor / DAY)} or more"
         return {"nodes": f"no number of nodes makes a plan possible by itself: {why}"}
     most = {index: most_looked_at(instance, index) for index in instance.described}
-    up_to = [
-        f"{pool_name(instance, index)}"
-        + ("" if number == most_used(instance, index) else f" up to {counted(number, 'node')}")
-        for index, number in most.items()
-    ]
-    return {"nodes": f"no number of nodes of {enumerated(up_to, 'or')} makes a plan possible by itself"}
+    every = all(number == most_used(instance, index) for index, number in most.items())
+    up_to = [f"{number:,} of {pool_name(instance, index)}" for index, number in most.items()]
+    which = "no number of nodes" + ("" if every else f" up to {enumerated(up_to, 'or')}")
+    return {"nodes": f"{which} makes a plan possible by itself"}
 
 
 def least_seconds(instance: Instance, index: int) -> float:

@@ -39,7 +39,7 @@ def moved_alone(search: Together) -> list[Relaxation]:
     for name, of in numbers.items():
         near = find(same, {name: inf}, "time")
         if near is not None:
-            near = Loosened(LetGo((), same, [[of]], near), find).least()
+            near = Loosened.of(LetGo((), same, [[of]], near), find).least()
             moves.append(moved_to(search.run, of, near))
     for of in requirements_of(search.run):
         if of.text not in numbers and best_without(search, [of.text], "time") is not None:
