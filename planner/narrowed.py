@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from planner.english import enumerated
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES
 from planner.relaxed import fastest, possible, smallest
@@ -66,10 +67,10 @@ def other_values(instance: Instance, keys: Sequence[str]) -> list[Relaxation]:
         if plan is None:
             continue
         name = key.removeprefix(PREFIX)
-        old = either([str(spoken(value)) for value in asked(instance, name)])
+        old = enumerated([str(spoken(value)) for value in asked(instance, name)], "or")
         would_do = [str(spoken(value)) for value in tried(instance, name) if does(free, name, value)]
         if would_do:
-            new = either(would_do)
+            new = enumerated(would_do, "or")
             text = f"{key}: {new} {'makes' if len(would_do) == 1 else 'make'} a plan possible"
         else:
             found = decided(free, plan).get(name)
@@ -97,7 +98,9 @@ def fewer_keys(instance: Instance) -> list[Relaxation]:
     plan = fastest(free, free.limits)
     assert plan is not None
     names = [key.removeprefix(PREFIX) for key in left_out]
-    old = " and ".join(either([str(spoken(value)) for value in asked(instance, name)]) for name in names)
+    old = " and ".join(
+        enumerated([str(spoken(value)) for value in asked(instance, name)], "or") for name in names
+    )
     of, keys = decided(free, plan), " and ".join(left_out)
     new = ", ".join(f"{name} {spoken(of[name])}" for name in names if name in of) or "any"
     text = f"without {keys} a plan is possible: the fastest has {new}"
@@ -133,8 +136,3 @@ def tried(instance: Instance, name: str) -> Sequence[int | str]:
         "recompute": RECOMPUTE,
         "ep_overlap": (False, True),
     }.get(name, ())
-
-
-def either(words: Sequence[str]) -> str:
-    """1, 2, 4 or 8."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -130,7 +130,7 @@ class Loosened:
         return high
 
     def _likely(self, left: list[NumberLimit], kept: dict[str, float], low: float) -> list[float]:
-        """Shares to look at first: beside what is kept there is often no other plan, or one within them all."""
+        """Shares to look at first: beside what is kept there is often no other plan, or one within all."""
         high = self._worst(self.near, left)
         return [low, high * (1 - 0.9 * PRECISION)] if kept and low == 0.0 else []
 

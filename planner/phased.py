@@ -10,6 +10,7 @@ from time import monotonic
 from costmodel.units import DAY, HOUR
 from planner import answer, solution
 from planner.economics import gap
+from planner.english import counted
 from planner.errors import TimeLimit
 from planner.not_alone import with_nearest
 from planner.outlook import Outlook
@@ -231,7 +232,8 @@ def compared(search: Together, best: Whole, other: Whole) -> str:
     nodes = other.place[1] // pool.fabric.gpus_per_node
     on = f"{pool.gpu.name} in {pool.precision.upper()}" if len(search.run.precisions) > 1 else pool.gpu.name
     return (
-        f"On {nodes} nodes of {on}: {abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
+        f"On {counted(nodes, 'node', '')} of {on}: "
+        f"{abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
         f"${abs(cost):,.0f} {'dearer' if cost > 0 else 'cheaper'}{outside(search, other)}."
     )
 

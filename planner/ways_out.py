@@ -8,9 +8,10 @@ from functools import partial
 
 from costmodel.units import DAY
 from planner.answer import surely
+from planner.english import counted
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
-from planner.limit_words import limit_words, nodes_words
+from planner.limit_words import limit_words
 from planner.node_reach import most_looked_at
 from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
 from planner.relaxed import (
@@ -68,8 +69,8 @@ def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> list[
             continue
         whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
         there = pool.nodes or pool.max_nodes
-        old = f"{nodes_words(there)} of {pool_name(instance, index)}"
-        new = nodes_words(max(whole, there + 1))
+        old = f"{counted(there, 'node')} of {pool_name(instance, index)}"
+        new = counted(max(whole, there + 1), "node")
         moves.append(relaxation("nodes", old, new))
     return moves
 

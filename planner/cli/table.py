@@ -20,13 +20,13 @@ from planner.cli.words import (
     dollars,
     energy_words,
     goodput_words,
-    nodes_word,
     seconds,
     share,
     stages_line,
     status_line,
     storage_words,
 )
+from planner.english import counted
 from planner.limit_words import label_of
 from planner.solution import (
     Conflict,
@@ -97,7 +97,7 @@ def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
     return [
         (
             "GPUs",
-            f"{decisions.machines} in {decisions.nodes} {nodes_word(decisions.nodes)}",
+            f"{decisions.machines} in {counted(decisions.nodes, 'node')}",
         ),
         ("layout", decisions_line(decisions)),
         ("stages", stages_line(decisions)),
@@ -121,9 +121,7 @@ def site_facts(plan: Plan) -> list[tuple[str, str]]:
     if lost is not None and estimate.goodput is not None:
         facts += [("goodput", goodput_words(estimate, lost)), ("checkpoints", checkpoint_words(lost))]
     if lost is not None and lost.spare_nodes:
-        facts.append(
-            ("spares", f"{lost.spare_nodes} {nodes_word(lost.spare_nodes)} ready, paid like the others")
-        )
+        facts.append(("spares", f"{counted(lost.spare_nodes, 'node')} ready, paid like the others"))
     if estimate.finish_days:
         ends = (
             f"{share.replace('%', ' %')} by {days:.1f} days" for share, days in estimate.finish_days.items()
@@ -195,8 +193,10 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
     if verdict.plan is not None:
         rows.append(("best together", one_line(verdict.plan)))
     of = verdict.proof
-    looked = f"{of.node_pairs:,} pairs of node counts, {of.layouts:,} layouts, {of.solved:,} solved exactly"
-    rows.append(("looked at", f"{looked}; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s"))
+    looked = f"{counted(of.node_pairs, 'pair')} of node counts, {counted(of.layouts, 'layout')}"
+    rows.append(
+        ("looked at", f"{looked}, {of.solved:,} solved exactly; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s")
+    )
     return grid(rows)
 
 
@@ -218,7 +218,7 @@ def near_line(near: Nearest) -> str:
 def proof_line(proof: Proof) -> Text:
     """How much was looked at."""
     text = (
-        f"{proof.lattice:,} combinations, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
+        f"{counted(proof.lattice, 'combination')}, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
         f"{proof.screened:,} screened, {proof.bounded:,} bounded away, {proof.solved:,} solved exactly; "
         f"gap {proof.gap * 100:.2f} %; {proof.seconds:.1f} s"
     )
