@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.units import DAY
-from planner.english import enumerated
+from planner.english import counted, enumerated
 from planner.instance import Instance
 from planner.keybook import KeyBook
-from planner.limit_words import days_words
 from planner.solution import Relaxation
 from planner.space.recompute import recompute_families
 from planner.space.values import base_keys
@@ -53,8 +52,10 @@ def no_number_of_nodes(
     if any(move.limit == "nodes" for move in moves) or not any(name in ASKED for name in limits):
         return {}
     floor = min((least_seconds(instance, index) for index in instance.described), default=0.0)
+    if np.isinf(floor):
+        return {}
     if instance.limits.deadline is not None and floor > instance.limits.deadline:
-        why = f"on any number of them the largest batches take {days_words(floor / DAY)} or more"
+        why = f"on any number of them the largest batches take {counted(floor / DAY, 'day', '.3g')} or more"
         return {"nodes": f"no number of nodes makes a plan possible by itself: {why}"}
     most = {index: most_looked_at(instance, index) for index in instance.described}
     every = all(number == most_used(instance, index) for index, number in most.items())
