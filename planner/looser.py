@@ -12,7 +12,7 @@ from costmodel.flops import model_flops_per_token
 from costmodel.units import GIB
 from planner.instance import Instance, Limits
 from planner.required import requirements_of, with_requirements, without_requirements
-from planner.requirements import QUANTITIES, Requirement
+from planner.requirements import MODULES, NO_MODULES, QUANTITIES, Requirement
 from planner.search import Plan
 from planner.solution import Relaxation
 from planner.variants import decided
@@ -41,6 +41,7 @@ def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
     flops = float(model_flops_per_token(instance.architecture, instance.seq_len))
     return {
         **of,
+        MODULES: of[MODULES] or NO_MODULES,
         "gpus": gpus,
         "nodes": gpus // pool.fabric.gpus_per_node,
         "step_time_s": plan.step,

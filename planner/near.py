@@ -12,7 +12,8 @@ from costmodel.units import GIB
 from planner.answer import reported, surely
 from planner.instance import Instance, Term
 from planner.loosening import MEMORY, NumberLimit, loosened
-from planner.requirements import SWITCH
+from planner.narrowing import set_name
+from planner.requirements import MODULES, NO_MODULES, SWITCH
 from planner.search import Effort, Goal, Table, best, goal_of
 from planner.search.physics import counts_of, physics_of
 from planner.solution import Plan
@@ -157,5 +158,7 @@ def value_told(plan: Plan, name: str) -> Any:
     }
     if name in own:
         return own[name]
+    if name == MODULES:
+        return set_name(plan.decisions.modules) or NO_MODULES
     value = getattr(plan.decisions, name)
     return word(value) if name == SWITCH else value
