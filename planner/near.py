@@ -14,11 +14,13 @@ from planner.instance import Instance, Term
 from planner.loosening import MEMORY, NumberLimit, loosened
 from planner.narrowing import set_name
 from planner.requirements import MODULES, NO_MODULES, SWITCH
+from planner.running import Running
 from planner.search import Effort, Goal, Table, best, goal_of
 from planner.search.physics import counts_of, physics_of
 from planner.solution import Plan
 from planner.space.recompute import recompute_families
 from planner.switches import word
+from planner.variants import with_limits
 
 Change = Callable[[Instance], Instance]
 """What makes one problem of another: limits that are let go."""
@@ -89,6 +91,8 @@ class OnOnePool:
     def __call__(self, free: Change, shares: Mapping[str, float], term: Term | None) -> Near | None:
         there = free(self.instance)
         changed, effort = confined(loosened(there, shares)), Effort(until=self.until)
+        if changed is None:
+            return None
         plan = best(self._table(changed, goal_of(changed, objective=term)), effort=effort)
         if plan is None and effort.out_of_time:
             raise Stopped
@@ -113,8 +117,18 @@ def same_space(one: Instance, other: Instance) -> bool:
     return counts_of(one) == counts_of(other) and physics_of(one) == physics_of(other)
 
 
-def confined(instance: Instance) -> Instance:
-    """The instance with no more nodes than requirements on GPUs and nodes leave: bounds know of nodes."""
+def confined(instance: Instance) -> Instance | None:
+    """The instance with limits that follow from others, of which bounds know: nodes and the deadline.
+
+    Nodes are those that requirements on GPUs and nodes leave, and no run goes on when every storage is full.
+    None if none of them has room for what a run begins with.
+    """
+    longest, deadline = float(Running.of(instance).room.max(initial=-1.0)), instance.limits.deadline
+    if longest < 0:
+        return None
+    # A deadline at a confidence is of longer runs than those that are predicted to fill the storage.
+    if np.isfinite(longest) and instance.limits.chance is None:
+        instance = with_limits(instance, deadline=longest if deadline is None else min(longest, deadline))
     pools = []
     for pool in instance.pools:
         nodes = np.arange(pool.min_nodes, pool.max_nodes + 1)

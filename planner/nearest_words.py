@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from planner.english import counted, enumerated
 from planner.loosening import MEMORY, NumberLimit
@@ -29,14 +28,10 @@ TOO_MANY = 10
 
 def nearest_words(near: Near, broken: Sequence[NumberLimit], gone: Sequence[str], proved: bool) -> str:
     """The nearest plan is 12.3 days too long (20 %) and $4,000 too dear (2 %)."""
-
-    def verb(of: NumberLimit) -> str:
-        return VERBS.get(of.of, "has")
-
-    said = [
-        f"{does} {enumerated([beyond_words(of, near) for of in some])}"
-        for does, some in groupby(sorted(broken, key=lambda of: (of.of not in VERBS, verb(of))), key=verb)
-    ]
+    by_verb: dict[str, list[str]] = {does: [] for does in (*VERBS.values(), "has")}
+    for of in broken:
+        by_verb[VERBS.get(of.of, "has")].append(beyond_words(of, near))
+    said = [f"{does} {enumerated(words)}" for does, words in by_verb.items() if words]
     said += [f"does without {enumerated(gone)}"] if gone else []
     which = "plan" if near.phase is None else "run in phases"
     found = "" if proved else " that was found in time"

@@ -36,7 +36,9 @@ def no_value(name: str) -> str:
     """No other deadline; no other value in mfu >= 0.6; nothing in place of tp == 3."""
     if name == "memory":
         return "no memory headroom"
-    if name in (*TERMS, *OTHERS):
+    if name in OTHERS:
+        return "no larger storage" if name == "storage" else f"no other limit on {name}"
+    if name in TERMS:
         return f"no other {name}"
     decided = any(sign in name for sign in (" == ", " != ", " in ["))
     if name.startswith(PREFIX) or decided:
