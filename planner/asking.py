@@ -26,6 +26,10 @@ class Asking:
         """Whether the time is out."""
         return self.until is not None and monotonic() > self.until
 
+    def answered(self, question: str) -> bool:
+        """Whether a question has a whole answer, of those that were asked."""
+        return question not in self.unanswered
+
     def ask(self, question: str, answer: Callable[[], T]) -> T | None:
         """The answer to a question, or None."""
         return next(iter(self.every(question, (answer() for _ in range(1)))), None)

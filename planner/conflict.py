@@ -19,6 +19,7 @@ from planner.frameworks.table import ANY
 from planner.instance import Instance
 from planner.looser import looser, value_of_single
 from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
+from planner.node_reach import no_number_of_nodes
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
     Optimum,
@@ -50,6 +51,7 @@ Array = NDArray[Any]
 
 WHICH = "which limits conflict"
 HOW_FAR = "how far limits would have to move"
+NEAREST = "the plan nearest to the limits"
 """Questions, as they are told of where the time was out before they were answered."""
 
 
@@ -65,7 +67,14 @@ def infeasible(instance: Instance, asking: Asking | None = None) -> Conflict:
         return infeasible_of_both(instance, asking)
     find, tables = partial(optimum, until=asking.until), tables_until(asking.until)
     limits = asking.ask(WHICH, lambda: conflicting(instance, find, tables)) or ()
-    return Conflict(limits=limits, relaxations=tuple(asking.every(HOW_FAR, ways_out(instance, limits, find))))
+    return told(instance, limits, ways_out(instance, limits, find), asking)
+
+
+def told(instance: Instance, limits: tuple[str, ...], ways: Iterable[Relaxation], asking: Asking) -> Conflict:
+    """What is known in time of limits in conflict."""
+    moves = tuple(asking.every(HOW_FAR, ways))
+    stuck = no_number_of_nodes(instance, limits, moves) if asking.answered(HOW_FAR) else {}
+    return Conflict(limits=limits, relaxations=moves, stuck=stuck)
 
 
 def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterator[Relaxation]:

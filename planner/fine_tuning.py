@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costmodel.money import dollars, runs_for_the_same_money
 from costmodel.units import GB
+from planner.english import counted
 from planner.fine_tune import FineTune
 from planner.outlook import Outlook
 from planner.payment import FineTuning
@@ -25,7 +26,7 @@ def fine_tuning(of: FineTune, ahead: Outlook, mfu: float, cost: float) -> FineTu
         f"as much as {runs:,.0f} fine-tunes" if runs >= 1.5 else f"{runs:.3g} times as much as a fine-tune"
     )
     text = (
-        f"The run costs {often} of {of.gpus} GPU{'s' * (of.gpus > 1)} for {hours_words(days * 24)} h at "
+        f"The run costs {often} of {counted(of.gpus, 'GPU', '')} for {hours_words(days * 24)} h at "
         f"{price:.2f} USD/gpu-hour (${one:,.{0 if one >= 100 else 2}f} each)."
     )
     if (states := of.states(architecture)) > (there := of.gpus * gpu.memory.driver):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from costmodel.units import DAY, TB
+from planner.english import counted
 
 
 def label_of(limit: str) -> str:
@@ -25,17 +26,12 @@ def limit_words(name: str, limit: float, least: float) -> tuple[str, str]:
 
 def days_words(days: float) -> str:
     """Days rounded up, so that what is said is enough: 66.4 days, 0.3403 days."""
-    return f"{rounded_up(days, 1 if days >= 10 else 4):g} days"
+    return counted(rounded_up(days, 1 if days >= 10 else 4), "day", "g")
 
 
 def dollar_words(cost: float) -> str:
     """Dollars rounded up: $2,130,400, $232.05."""
     return f"${rounded_up(cost, 0 if cost >= 10_000 else 2):,.{0 if cost >= 10_000 else 2}f}"
-
-
-def nodes_words(number: int) -> str:
-    """1 node, 2 nodes."""
-    return f"{number} node{'' if number == 1 else 's'}"
 
 
 def enough(value: float) -> str:

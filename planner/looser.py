@@ -12,7 +12,7 @@ from costmodel.flops import model_flops_per_token
 from costmodel.units import GIB
 from planner.instance import Instance, Limits
 from planner.required import requirements_of, with_requirements, without_requirements
-from planner.requirements import QUANTITIES, Requirement
+from planner.requirements import MODULES, NO_MODULES, QUANTITIES, Requirement
 from planner.search import Plan
 from planner.solution import Relaxation
 from planner.variants import decided
@@ -41,6 +41,7 @@ def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
     flops = float(model_flops_per_token(instance.architecture, instance.seq_len))
     return {
         **of,
+        MODULES: of[MODULES] or NO_MODULES,
         "gpus": gpus,
         "nodes": gpus // pool.fabric.gpus_per_node,
         "step_time_s": plan.step,
@@ -74,7 +75,12 @@ def moved(instance: Instance, of: Requirement, found: Any, reached: Reached) -> 
     if of.operator in ("==", "!=", "in"):
         text = f"without {of.text} a plan is possible: the fastest has {of.name} {found}"
         return Relaxation(limit=of.text, **{"from": of.text}, to=f"{of.name} {found}", text=text)
-    near = not_strict(of, nearest_value(instance, of, found, reached))
+    return moved_requirement(of, nearest_value(instance, of, found, reached))
+
+
+def moved_requirement(of: Requirement, value: Any) -> Relaxation:
+    """A requirement with an order, at another value."""
+    near = not_strict(of, value)
     text = f"{near.text} instead of {of.text} makes a plan possible"
     return Relaxation(limit=of.text, **{"from": of.text}, to=near.text, text=text)
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from costmodel.units import DAY
 from planner.economics import Economy
+from planner.english import counted
 from planner.explanation import LimitMoved
 from planner.instance import Instance
 from planner.limit_move import Move
-from planner.limit_words import nodes_words
 from planner.one_pool import ONE_POOL
 from planner.search import Plan, goal_of
 from planner.variants import (
@@ -49,7 +49,7 @@ def _deadline(instance: Instance, sign: int) -> Iterator[Move]:
     size, unit = (DAY, "day") if old >= SHORT else (3600.0, "hour")
     new = old + sign * size
     if new > 0:
-        what = f"one {unit} {'more' if sign > 0 else 'less'} of deadline ({new / DAY:g} days)"
+        what = f"one {unit} {'more' if sign > 0 else 'less'} of deadline ({counted(new / DAY, 'day', 'g')})"
         yield Move(
             "deadline",
             "deadline",
@@ -99,7 +99,8 @@ def _nodes(instance: Instance, sign: int) -> Iterator[Move]:
         if new < 1 or (sign < 0 and new < pool.min_nodes):
             continue
         gpus, shown = pool.fabric.gpus_per_node, (pool.nodes or pool.max_nodes) + sign
-        what = f"{gpus} {'more' if sign > 0 else 'fewer'} {pool_name(instance, index)} ({nodes_words(shown)})"
+        what = f"{gpus} {'more' if sign > 0 else 'fewer'} {pool_name(instance, index)}"
+        what += f" ({counted(shown, 'node')})"
         changed = with_pool(instance, index, max_nodes=new)
         lets_in = index, only(instance, index, min_nodes=new, max_nodes=new)
         yield Move(
@@ -132,7 +133,7 @@ def _batch(instance: Instance, sign: int) -> Iterator[Move]:
     old = instance.max_batch
     new = old + sign * max(1, round(old * SHARE * 10))
     if instance.min_batch < old and new >= instance.min_batch:
-        what = f"a largest batch of {new} sequences instead of {old}"
+        what = f"a largest batch of {counted(new, 'sequence', '')} instead of {old}"
         yield Move(
             "global_batch.max",
             "largest batch",

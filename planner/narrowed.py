@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from planner.english import enumerated
 from planner.finding import Finding, P
 from planner.instance import Instance
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES
@@ -65,10 +66,10 @@ def other_values(instance: Instance, keys: Sequence[str], of: Finding[P]) -> Ite
         if plan is None:
             continue
         name = key.removeprefix(PREFIX)
-        old = either([str(spoken(value)) for value in asked(instance, name)])
+        old = enumerated([str(spoken(value)) for value in asked(instance, name)], "or")
         would_do = [str(spoken(value)) for value in tried(instance, name) if does(free, name, value, of)]
         if would_do:
-            new = either(would_do)
+            new = enumerated(would_do, "or")
             text = f"{key}: {new} {'makes' if len(would_do) == 1 else 'make'} a plan possible"
         else:
             found = of.decided(free, plan, name)
@@ -95,7 +96,9 @@ def fewer_keys(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     plan = of.fastest(free, free.limits)
     assert plan is not None
     names = [key.removeprefix(PREFIX) for key in left_out]
-    old = " and ".join(either([str(spoken(value)) for value in asked(instance, name)]) for name in names)
+    old = " and ".join(
+        enumerated([str(spoken(value)) for value in asked(instance, name)], "or") for name in names
+    )
     values, keys = {name: of.decided(free, plan, name) for name in names}, " and ".join(left_out)
     new = ", ".join(f"{name} {spoken(value)}" for name, value in values.items() if value is not None) or "any"
     text = f"without {keys} a plan is possible: the fastest has {new}"
@@ -131,8 +134,3 @@ def tried(instance: Instance, name: str) -> Sequence[int | str]:
         "recompute": RECOMPUTE,
         "ep_overlap": (False, True),
     }.get(name, ())
-
-
-def either(words: Sequence[str]) -> str:
-    """1, 2, 4 or 8."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,131 +1,148 @@
-"""When nothing fits: the plan that breaks deadline and budget by the least share, and by how much."""
+"""When nothing fits: the plan that breaks the limits by the least share, and by how much it breaks each.
+
+All limits on numbers are loosened by the same share (`planner.loosening`). The least one with which there is
+a plan is found by bisection, a search each. The limit that needs it is then kept there and the others are
+tightened again, down to where the next one needs a share, and so on: no plan breaks the limit that is broken
+most by less, and of those that break it as little none breaks the next one by less. As little is up to a
+twentieth more (`AS_GOOD`): nobody gives up twice the time for the last dollar of a budget that is far away.
+With the others where they are then, the first limit is tightened once more.
+
+Where loosening all of them is not enough, the memory of GPUs is loosened first, as little as can be: what
+does not fit cannot be run at all. Where that is not enough either, what has no number is let go
+(`planner.let_go`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import inf, sqrt
 
-from costmodel.units import DAY
-from planner.answer import reported, surely
-from planner.instance import Instance, Limits, Term
-from planner.search import Effort, Table, best, goal_of
+from planner.instance import Instance, Term
+from planner.let_go import LetGo, let_go
+from planner.loosening import NumberLimit
+from planner.near import Find, Near, near_of
+from planner.nearest_words import nearest_words
+from planner.relaxed import TERMS
 from planner.search.goal import OutOfTime
 from planner.solution import Nearest
-from planner.solution import Plan as Told
-from planner.space.recompute import recompute_families
 
-HALVINGS = 12
-"""Of the bracket around the least share: to 1/4096 of it."""
-Within = Callable[[Limits, Term], "Near | None"]
-"""Finds the best plan of one objective within limits."""
-FARTHEST = 64.0
-"""Limits this many times as loose are not near."""
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A plan with what deadline and budget have to allow for."""
-
-    days: float
-    dollars: float
-    told: Callable[[], Told]
-    """The plan as the solution file has it."""
-
-    def share(self, limits: Limits) -> float:
-        """By which share it is beyond deadline or budget, whichever it breaks more."""
-        deadline = (limits.deadline or float("inf")) / DAY
-        return max(self.days / deadline, self.dollars / (limits.budget or float("inf"))) - 1
+PRECISION = 2e-3
+"""Of the least share."""
+AS_GOOD = 0.05
+"""Shares that differ by less than this part of them are as good as each other, if that spares others."""
+ROUNDING = 1e-6
+"""Share beyond what a plan takes with which it is surely within a limit: bytes are rounded in one."""
 
 
 def nearest_miss(instance: Instance, until: float | None = None) -> Nearest | None:
-    """The plan for which deadline and budget have to give the least, by the same share; None if none fits.
+    """The plan that breaks the limits by the least share; None if there is none whatever is let go.
 
-    The share is the smallest t with a plan within (1 + t) times each limit: every t is a search of its own.
-    Out of time (`until`, of time.monotonic) it is the nearest found so far, and called so; None if none was.
+    `until`: time (of time.monotonic) at which to stop with the nearest one that was found.
     """
-    limits = instance.limits
-    if limits.deadline is None and limits.budget is None:
-        return None
-    if instance.mixing is not None:
-        from planner.mixed.conflict import near_of_both
-
-        within = near_of_both(instance, until)
-    else:
-        within = near_of_single(instance, until)
-    near, proved = nearest(limits, within)
-    if near is None:
-        return None
-    over = {
-        "days": max(0.0, near.days - (limits.deadline or float("inf")) / DAY),
-        "dollars": max(0.0, near.dollars - (limits.budget or float("inf"))),
-    }
-    return Nearest(plan=near.told(), over=over, text=words(over, proved))
+    return nearest_found(instance, near_of(instance, until))
 
 
-def nearest(limits: Limits, within: Within) -> tuple[Near | None, bool]:
-    """The plan within the least share of limits, by bisection; `within` finds one within looser limits.
-
-    And whether it is known to be that: not if the time was out first.
-    """
-    low, high, near, proved = 0.0, FARTHEST, None, False
+def nearest_found(instance: Instance, find: Find) -> Nearest | None:
+    """The same of plans that are found in some way."""
     try:
-        near = within(looser(limits, FARTHEST), aim(limits))
-        high = high if near is None else min(high, near.share(limits))
-        for _ in range(0 if near is None else HALVINGS):
-            middle = (low + high) / 2
-            found = within(looser(limits, middle), aim(limits))
-            if found is None:
-                low = middle
-            else:
-                near, high = found, min(middle, max(found.share(limits), low))
-        proved = True
+        free = let_go(instance, find)
     except OutOfTime:
-        pass
-    return near, proved
-
-
-def aim(limits: Limits) -> Term:
-    """What the plan within looser limits is the best in."""
-    return "time" if limits.deadline is not None else "cost"
-
-
-def looser(limits: Limits, share: float) -> Limits:
-    """Deadline and budget looser by a share."""
-    return replace(
-        limits,
-        deadline=None if limits.deadline is None else limits.deadline * (1 + share),
-        budget=None if limits.budget is None else limits.budget * (1 + share),
+        return None
+    if free is None:
+        return None
+    search = Loosened.of(free, find)
+    near = search.least()
+    broken = [of for of in chain(*free.steps) if near.share(of) > ROUNDING]
+    return Nearest(
+        plan=near.plan,
+        phase=near.phase,
+        over={of.name: near.over(of) for of in broken},
+        share={of.name: near.share(of) for of in broken},
+        let_go=free.names,
+        proved=search.proved,
+        text=nearest_words(near, broken, free.names, search.proved),
     )
 
 
-def near_of_single(instance: Instance, until: float | None = None) -> Within:
-    """How plans on one pool are found within limits."""
-    free, effort = replace(instance.limits, deadline=None, budget=None), Effort(until=until)
+@dataclass(slots=True)
+class Loosened:
+    """The search for the least shares."""
 
-    @cache
-    def table() -> Table:
-        return Table.of(instance, goal_of(instance, free), recompute_families(instance), effort.check)
+    free: LetGo
+    find: Find
+    near: Near
+    """The nearest plan so far."""
+    later: dict[str, float] = field(default_factory=dict[str, float])
+    """Shares of limits that are loosened in a later step: they do not hold yet."""
+    proved: bool = True
+    """False once time is out."""
 
-    def within(limits: Limits, objective: Term) -> Near | None:
-        plan = best(table().again(goal_of(instance, limits, objective)), effort=effort)
-        effort.conclude()
-        return None if plan is None else Near(*surely(instance, plan), partial(reported, instance, plan))
+    @classmethod
+    def of(cls, free: LetGo, find: Find) -> Loosened:
+        """From the plan that was found without the limits."""
+        return cls(free, find, free.near)
 
-    return within
+    def least(self) -> Near:
+        """The plan that breaks the most broken limit least, of those the next one least, and so on."""
+        kept: dict[str, float] = {}
+        try:
+            for step, limits in enumerate(self.free.steps):
+                self.later = {of.name: inf for of in chain(*self.free.steps[step + 1 :])}
+                self._settle(list(limits), kept)
+                kept |= self._shares(limits)
+        except OutOfTime:
+            self.proved = False
+            return self.near
+        try:
+            return self._within({}, kept, None) or self.near
+        except OutOfTime:
+            return self.near
 
+    def _settle(self, left: list[NumberLimit], kept: dict[str, float]) -> None:
+        """Finds the plan that breaks some limits least, the worst first, beside those that are kept."""
+        least = self._loosen(left, kept, 0.0)
+        if least <= ROUNDING:
+            return
+        worst = max(left, key=self.near.share)
+        rest = [of for of in left if of is not worst]
+        if all(self.near.share(of) <= ROUNDING for of in rest):
+            return
+        self._settle(rest, kept | {worst.name: least * (1 + AS_GOOD)})
+        self._loosen([worst], kept | self._shares(rest), least / (1 + 2 * PRECISION))
 
-def words(over: dict[str, float], proved: bool = True) -> str:
-    """How far the nearest plan, or the nearest that was found, is beyond the limits."""
-    parts = []
-    if over["days"] > 0:
-        parts.append(f"{over['days']:.1f} days too long" if over["days"] >= 1 else hours_words(over["days"]))
-    if over["dollars"] > 0:
-        parts.append(f"${over['dollars']:,.0f} too dear")
-    which = "The nearest plan" if proved else "The nearest plan that was found in time"
-    return f"{which} is {' and '.join(parts)}."
+    def _loosen(self, left: list[NumberLimit], kept: dict[str, float], low: float) -> float:
+        """The least share with which there is a plan, which is then the nearest one; none below `low` is."""
+        if kept:
+            # What it was the best in was asked beside other limits.
+            self.near = replace(self.near, aimed=None)
+        high, probes = self._worst(self.near, left), self._likely(left, kept, low)
+        while high > ROUNDING and high - low > PRECISION * high:
+            term = TERMS.get(max(left, key=self.near.share).name)
+            # No plan has less of what it breaks most, though the others are looser than they need to be.
+            if term is not None and self.near.aimed == term and not probes:
+                break
+            share = probes.pop(0) if probes else sqrt((1 + low) * (1 + high)) - 1
+            found = self._within(dict.fromkeys((of.name for of in left), share), kept, term or "time")
+            if found is None:
+                low = max(low, share)
+            else:
+                self.near, high, probes = found, min(high, self._worst(found, left)), []
+        return high
 
+    def _likely(self, left: list[NumberLimit], kept: dict[str, float], low: float) -> list[float]:
+        """Shares to look at first: beside what is kept there is often no other plan, or one within all."""
+        high = self._worst(self.near, left)
+        return [low, high * (1 - 0.9 * PRECISION)] if kept and low == 0.0 else []
 
-def hours_words(days: float) -> str:
-    """Of less than a day: 0.92 hours too long."""
-    return f"{days * 24:.2g} hours too long"
+    def _worst(self, near: Near, limits: list[NumberLimit]) -> float:
+        return max(map(near.share, limits), default=0.0)
+
+    def _shares(self, limits: list[NumberLimit]) -> dict[str, float]:
+        """What the nearest plan needs of some limits."""
+        return {of.name: self.near.share(of) for of in limits}
+
+    def _within(self, shares: dict[str, float], kept: dict[str, float], term: Term | None) -> Near | None:
+        """The best plan with limits looser by shares, beside those that are kept at theirs."""
+        surely = {name: (1 + share) * (1 + ROUNDING) - 1 for name, share in kept.items()}
+        return self.find(self.free.change, self.later | shares | surely, term)

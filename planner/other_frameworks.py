@@ -46,13 +46,13 @@ def number_of_keys(instance: Instance) -> int:
 
 def without_memory_limit(instance: Instance) -> Instance:
     """The instance on GPUs with all the memory in the world."""
-    pools = tuple(replace(pool, gpu=with_all_memory(pool.gpu)) for pool in instance.pools)
+    pools = tuple(replace(pool, gpu=with_memory(pool.gpu, MORE_THAN_ENOUGH)) for pool in instance.pools)
     return replace(instance, pools=pools, limits=replace(instance.limits, most_memory=None))
 
 
-def with_all_memory(gpu: Accelerator) -> Accelerator:
-    """The GPU with more memory than any plan fills."""
-    memory = gpu.memory.model_copy(update={"driver": MORE_THAN_ENOUGH})
+def with_memory(gpu: Accelerator, size: float) -> Accelerator:
+    """The GPU with so many bytes of memory."""
+    memory = gpu.memory.model_copy(update={"driver": size})
     return gpu.model_copy(update={"memory": memory})
 
 

@@ -6,6 +6,7 @@ from costmodel.money import Ownership, owned_price, worth_of_mfu
 from costmodel.units import DAY
 from planner.answer import predicted
 from planner.cheaper import cheaper_ways
+from planner.english import counted
 from planner.fine_tune import FineTune
 from planner.fine_tuning import fine_tuning
 from planner.instance import Instance, Limits
@@ -74,7 +75,7 @@ def way_words(way: Way, ownership: Ownership | None) -> str:
     """Reserved: $1,421,019; 2.00 USD/gpu-hour, 56.9 days."""
     said = [f"{way.price:,.2f} USD/gpu-hour{' (usual)' if way.assumed else ''}, {way.days:.1f} days"]
     if way.committed_days:
-        said.append(f"{way.committed_days:g} days are paid in any case")
+        said.append(f"paid for {counted(way.committed_days, 'day', 'g')} in any case")
     if way.lost_a_month:
         said.append(f"{percent(way.lost_a_month)} of nodes taken back a month")
     if ownership is not None:

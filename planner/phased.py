@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from time import monotonic
@@ -10,10 +10,14 @@ from time import monotonic
 from costmodel.units import DAY, HOUR
 from planner import answer, solution
 from planner.asking import Asking
+from planner.conflict import HOW_FAR, NEAREST
 from planner.economics import gap
+from planner.english import counted
 from planner.errors import nothing_found
+from planner.not_alone import with_nearest
 from planner.outlook import Outlook
 from planner.phased_conflict import infeasible
+from planner.phased_near import moved_requirements, nearest_run
 from planner.phases import ResolvedPhase
 from planner.problem import Problem
 from planner.relaxed import TERMS
@@ -59,7 +63,8 @@ def solve_phases(
     run = None if best is None else reported(search, parts, best, others)
     if run is not None:
         checked(problem, problems, run)
-    conflict = infeasible(search, asking) if run is None else None
+    names = [part.name for part in parts]
+    conflict = in_conflict(search, names, asking) if run is None else None
     longest = None if run is None else max(run.phases, key=lambda phase: phase.days).plan
     return Solution(
         status="infeasible" if run is None else "optimal" if proof.gap <= ROUNDING else "feasible",
@@ -71,6 +76,17 @@ def solve_phases(
         conflict=conflict,
         notes=(*problem.assumptions, *([] if best is None else advice(search, best)), *asking.note()),
     )
+
+
+def in_conflict(search: Together, names: Sequence[str], asking: Asking) -> solution.Conflict:
+    """Limits that cannot hold together, and the nearest run that breaks them; as much as is known in time."""
+    found = infeasible(search, asking)
+    moves = (*found.relaxations, *asking.every(HOW_FAR, moved_requirements(search, asking.until)))
+    nearest = nearest_run(search, names, asking.until)
+    if nearest is None and asking.over:
+        asking.unanswered.append(NEAREST)
+    found = found.model_copy(update={"relaxations": moves})
+    return with_nearest(found, nearest, asking.answered(HOW_FAR))
 
 
 def checked(problem: Problem, problems: list[Problem], run: PhasedRun) -> None:
@@ -229,7 +245,8 @@ def compared(search: Together, best: Whole, other: Whole) -> str:
     nodes = other.place[1] // pool.fabric.gpus_per_node
     on = f"{pool.gpu.name} in {pool.precision.upper()}" if len(search.run.precisions) > 1 else pool.gpu.name
     return (
-        f"On {nodes} nodes of {on}: {abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
+        f"On {counted(nodes, 'node', '')} of {on}: "
+        f"{abs(days):.2f} days {'longer' if days > 0 else 'shorter'}, "
         f"${abs(cost):,.0f} {'dearer' if cost > 0 else 'cheaper'}{outside(search, other)}."
     )
 

@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 from costmodel.units import DAY
 from hardware.documented import Documented
 from planner import patterns, units
+from planner.english import counted
 from planner.errors import Refused, nearest, shown
 
 
@@ -46,7 +47,7 @@ class Strict(Documented):
 def written_duration(seconds: float) -> str:
     """Days where that is exact, else seconds."""
     days = seconds / DAY
-    return f"{days:g} days" if float(f"{days:g}") * DAY == seconds else f"{seconds!r} s"
+    return counted(days, "day", "g") if float(f"{days:g}") * DAY == seconds else f"{seconds!r} s"
 
 
 @dataclass(frozen=True)

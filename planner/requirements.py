@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from costmodel.units import DAY, GIB
 from planner import units
 from planner.errors import Refused, nearest, shown
-from planner.narrowing import PRECISIONS, RECOMPUTE, ZERO_SCOPES
+from planner.narrowing import PRECISIONS, RECOMPUTE, ZERO_SCOPES, module_set
 from planner.switches import SWITCHES, switch, word
 
 Scalar = int | float | str
@@ -41,7 +41,10 @@ WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES, "precision": PRECISI
 """Decisions that are one of a few words."""
 SWITCH = "ep_overlap"
 """The decision that is on or off."""
-DECISIONS = (*COUNTS, "zero", *WORDS, SWITCH, "gpu")
+MODULES = "recompute_modules"
+"""The decision that is a set of modules, or none: what selective recompute repeats."""
+NO_MODULES = "none"
+DECISIONS = (*COUNTS, "zero", *WORDS, MODULES, SWITCH, "gpu")
 COLUMNS = {"gpus": "num_gpus"}
 """What a decision is called in plans, where requirements have a shorter word for it."""
 
@@ -175,7 +178,7 @@ def _name(text: str, name: str) -> str:
 def _values(text: str, name: str, sign: str, rest: str) -> tuple[Scalar, ...]:
     if name in QUANTITIES:
         return (_quantity(text, name, sign, rest),)
-    if name in ("gpu", SWITCH, *WORDS) and sign not in ("==", "!=", "in"):
+    if name in ("gpu", SWITCH, MODULES, *WORDS) and sign not in ("==", "!=", "in"):
         raise Refused(f"found {shown(text)}", f"{name} ==, != or in", f"{name} is a name, which has no order")
     inner = rest[1:-1] if rest.startswith("[") and rest.endswith("]") else rest
     if sign == "in":
@@ -196,6 +199,13 @@ def _value(text: str, name: str, part: str) -> Scalar:
             return switch(part)
         except Refused:
             raise Refused(f"found {shown(text)}", "on, off", nearest(part, ("on", "off"))) from None
+    if name == MODULES:
+        try:
+            return NO_MODULES if part == NO_MODULES else module_set(part)
+        except Refused as refused:
+            raise Refused(
+                f"found {shown(text)}", f"{NO_MODULES}, or {refused.accepted}", refused.hint
+            ) from None
     if name in WORDS:
         if part not in WORDS[name]:
             raise Refused(f"found {shown(text)}", ", ".join(WORDS[name]), nearest(part, WORDS[name]))

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from costmodel.parameters import total_parameters
 from planner.comparison import Side
 from planner.confidence import band_of
+from planner.english import counted
 from planner.errors import InvalidInput, nearest
 from planner.estimates import as_data, estimated
 from planner.frameworks.table import ANY
@@ -126,8 +127,9 @@ def decisions_of(d: Decisions) -> dict[str, Any]:
 def part_words(part: PoolPart) -> str:
     """What one of two pools does: 128 x H20: ranks 0 to 1 of 16 replicas, 61 micro-batches each."""
     return (
-        f"{part.num_gpus} x {part.gpu}: ranks {part.first_rank} to {part.last_rank} of {part.dp} replicas, "
-        f"{part.num_microbatches} micro-batches each"
+        f"{part.num_gpus} x {part.gpu}: ranks {part.first_rank} to {part.last_rank} of "
+        f"{counted(part.dp, 'replica', '')}, "
+        f"{counted(part.num_microbatches, 'micro-batch', '')} each"
     )
 
 

@@ -347,11 +347,20 @@ class Relaxation(Report):
 
 
 class Nearest(Report):
-    """The plan that breaks the limits by the least share."""
+    """The plan that breaks the limits by the least share (`planner.nearest`)."""
 
     plan: Plan
+    phase: str | None = None
+    """Of a run in phases the longest one, which `plan` is of."""
     over: dict[str, NonNegativeFloat]
-    """How far it is beyond: days, dollars."""
+    """How far it is beyond each limit that it breaks, by the limit's name and in the unit of `slack`."""
+    share: dict[str, NonNegativeFloat] = {}
+    """The share by which each would have to be looser: of x at most to x * (1 + share), of x at least to
+    x / (1 + share)."""
+    let_go: tuple[str, ...] = ()
+    """Limits without a number that it does not keep to: looser numbers alone leave no plan."""
+    proved: bool = True
+    """That none is nearer; else time was out."""
     text: str
     """A sentence for people."""
 
@@ -364,8 +373,10 @@ class Conflict(Report):
     batch, layers, heads and GPUs, `reliability` where no run would ever end. None can be left out; empty
     where the time was out before that was known."""
     relaxations: tuple[Relaxation, ...] = ()
+    stuck: dict[str, str] = {}
+    """Of `limits` those of which no value alone makes a plan possible, a sentence each."""
     nearest: Nearest | None = None
-    """What comes nearest to deadline and budget, both loosened by the same share."""
+    """What comes nearest to all limits together; None where there is no plan whatever is let go."""
 
 
 class MixingProof(Report):

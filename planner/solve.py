@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from planner import answer, explain
 from planner.asking import Asking
-from planner.conflict import infeasible
+from planner.conflict import HOW_FAR, NEAREST, infeasible
 from planner.errors import nothing_found
 from planner.instance import Instance
 from planner.nearest import nearest_miss
+from planner.not_alone import with_nearest
 from planner.outlook import Outlook
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 SURE = "what being sure costs"
-NEAREST = "the plan nearest to the limits"
-"""Questions, as they are told of where the time was out before they were answered."""
+"""A question, as it is told of where the time was out before it was answered."""
 
 
 def solve(
@@ -130,7 +130,7 @@ def with_conflict(instance: Instance, found: Solution, progress: Progress, askin
     nearest = nearest_miss(instance, asking.until)
     if nearest is None and asking.over:
         asking.unanswered.append(NEAREST)
-    return found.model_copy(update={"conflict": conflict.model_copy(update={"nearest": nearest})})
+    return found.model_copy(update={"conflict": with_nearest(conflict, nearest, asking.answered(HOW_FAR))})
 
 
 def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:

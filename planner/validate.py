@@ -272,6 +272,7 @@ def _requirements(
     seconds, cost = _surely(problem, pool, plan, predicted, lasting)
     found = plan.decisions.model_dump() | {
         "gpus": plan.decisions.num_gpus,
+        "recompute_modules": set_name(plan.decisions.modules) or "none",
         "days": seconds / DAY,
         "dollars": cost,
         "step_time_s": predicted.step_time,

@@ -11,6 +11,7 @@ from itertools import permutations
 from costmodel.mixed import Mixed, Part
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from costmodel.units import DAY, GIB
+from planner.narrowing import set_name
 from planner.pool import Pool
 from planner.problem import Problem
 from planner.solution import Decisions, Plan, PoolPart
@@ -150,6 +151,8 @@ def _values(d: Decisions, name: str) -> list[int | str]:
     """A decision, or both where each part has its own."""
     if name in ("gpu", "num_microbatches"):
         return [getattr(part, name) for part in d.parts]
+    if name == "recompute_modules":
+        return [set_name(d.modules) or "none"]
     return [getattr(d, name)]
 
 

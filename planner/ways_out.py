@@ -8,10 +8,12 @@ from functools import partial
 
 from costmodel.units import DAY
 from planner.answer import surely
+from planner.english import counted
 from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
-from planner.limit_words import limit_words, nodes_words
+from planner.limit_words import limit_words
+from planner.node_reach import most_looked_at
 from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
 from planner.relaxed import (
     OTHERS,
@@ -57,24 +59,24 @@ def more_nodes(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxati
 
 
 def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> Iterator[Relaxation]:
-    """For each pool the fewest nodes beyond its own that are enough, up to 16 times as many."""
+    """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look."""
     for index in instance.described:
         pool = instance.pools[index]
-        fewest = fewest_beyond(pool.max_nodes, partial(enough, index))
+        fewest = fewest_beyond(pool.max_nodes, most_looked_at(instance, index), partial(enough, index))
         if fewest is None:
             continue
         whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
         there = pool.nodes or pool.max_nodes
-        old = f"{nodes_words(there)} of {pool_name(instance, index)}"
-        new = nodes_words(max(whole, there + 1))
+        old = f"{counted(there, 'node')} of {pool_name(instance, index)}"
+        new = counted(max(whole, there + 1), "node")
         yield relaxation("nodes", old, new)
 
 
-def fewest_beyond(low: int, enough: Callable[[int], bool]) -> int | None:
-    """The fewest beyond `low` that are enough: doubled up to four times, then by bisection."""
+def fewest_beyond(low: int, most: int, enough: Callable[[int], bool]) -> int | None:
+    """The fewest beyond `low`, and `most` at most, that are enough: doubled, then by bisection."""
     high = low
-    for _ in range(4):
-        low, high = high, 2 * high
+    while high < most:
+        low, high = high, min(max(2 * high, 1), most)
         if enough(high):
             break
     else:

@@ -15,7 +15,7 @@ from costmodel.units import DAY
 from planner.conflict import infeasible
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
-from planner.nearest import HALVINGS, nearest_miss
+from planner.nearest import AS_GOOD, PRECISION, nearest_miss
 
 SEEDS = (0, 3, 4, 7)
 
@@ -98,8 +98,10 @@ def nearest_holds(instance: Instance, oracle: MixedOracle, alone: Oracle) -> Non
     assert near is not None
     of = near.plan.estimate
     mine = max(of.days * DAY / limits.deadline, of.dollars / limits.budget)
-    assert share * (1 - 1e-6) <= mine <= share + (share - 1) / 2 ** (HALVINGS - 1) + 1e-6
-    assert near.over["days"] == pytest.approx(max(0.0, of.days - limits.deadline / DAY))
+    # A worst limit that is broken by a twentieth more may spare the other one.
+    assert share * (1 - 1e-6) <= mine <= 1 + (share - 1) * (1 + AS_GOOD) * (1 + 3 * PRECISION)
+    over = {"deadline": of.days - limits.deadline / DAY, "budget": of.dollars - limits.budget}
+    assert near.over == pytest.approx({name: most for name, most in over.items() if most > 0}, rel=1e-3)
 
 
 def test_conflicts_equal_brute_force_over_both_kinds() -> None:

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from planner.cli.app import app
 from planner.explained import explained
 from planner.explanation import Explanation
-from planner.mixed.conflict import value_told
+from planner.near import value_told
 from planner.overrides import apply
 from planner.problem import Problem, parse_problem
 from planner.report.data import report_data
-from planner.resolve import instance_of
 from planner.solution import Solution
 from planner.solve import solve
 
@@ -125,7 +124,7 @@ def test_a_price_of_energy_is_in_energy() -> None:
 
 def test_a_switch_is_told_in_the_word_that_requirements_take() -> None:
     plan = solved().plans[0]
-    assert value_told(instance_of(job()), plan, "ep_overlap") == "off"
+    assert value_told(plan, "ep_overlap") == "off"
 
 
 def test_one_pool_only_is_asked_for_in_words(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from oracle import Answer, Oracle, small_problem, with_limits, within
-from random_problems import leading, problem, with_memory
+from random_problems import leading, overlapping, problem, with_memory
 from searched import SAME, num_modes, seconds_and_dollars, usual_families, value
 from small_job import job
 from test_oracle import disagreements, room_rounded
@@ -48,6 +48,7 @@ def figures(instance: Instance, of: Answer) -> dict[str, Any]:
         "nodes": layout.num_gpus // pool.fabric.gpus_per_node,
         "global_batch": layout.batch,
         "gpu": pool.gpu.name,
+        "recompute_modules": "+".join(sorted(layout.modules)) or "none",
         "step_time_s": of.step,
         "tokens_per_s_per_gpu": tokens,
         "mfu": tokens * flops / pool.gpu.peak_flops["bf16"],
@@ -188,6 +189,30 @@ def test_fewer_microbatches_are_tried_until_the_step_is_short_enough() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def modules_required(seed: int) -> list[str]:
+    """What a search within a requirement on recomputed modules has wrong."""
+    random = Random(seed)
+    oracle = small_problem(random, 500, overlapping)
+    instance = with_limits(random, oracle)
+    named = sorted({"+".join(sorted(of.modules)) or "none" for of in oracle.layouts})
+    sign = random.choice(("==", "!=", "in"))
+    values = tuple(random.sample(named, min(len(named), 2 if sign == "in" else 1)))
+    required = [Requirement("recompute_modules", sign, values)]
+    instance = requiring(instance, required)
+    plan = best(Table.of(instance, goal_of(instance), usual_families(instance)))
+    roomy = in_memory(instance)
+    answers, safe = (
+        within(instance, kept(instance, oracle.answers(of), required)) for of in (roomy, room_rounded(roomy))
+    )
+    wrong = disagreements(instance, answers, safe, plan)
+    return [f"seed {seed}, {required[0].text}: {line}" for line in wrong]
+
+
+def test_the_optimum_with_required_modules_is_that_of_brute_force() -> None:
+    wrong = [line for seed in range(40_000, 40_024) for line in modules_required(seed)]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("make", [problem, any_batch])
 def test_what_ifs_that_share_an_evaluation_keep_to_requirements(make: Callable[[Random], Instance]) -> None:
     for seed in range(90_000, 90_006):
@@ -250,6 +275,8 @@ def test_the_optimum_within_requirements_is_that_of_brute_force_on_many_more(
         ("recompute != full", "recompute != full"),
         ("gpu in [H800, H20]", "gpu in [H800, H20]"),
         ("zero >= 0", "zero >= 0"),
+        ("recompute_modules == moe_act + layernorm", "recompute_modules == layernorm+moe_act"),
+        ("recompute_modules in [mlp, none]", "recompute_modules in [mlp, none]"),
     ],
 )
 def test_requirements_are_read_and_written_back(text: str, written: str) -> None:
@@ -281,6 +308,8 @@ def test_requirements_are_read_and_written_back(text: str, written: str) -> None
         ("gpu >= H800", "has no order"),
         ("recompute == selectiv", "did you mean 'selective'?"),
         ("zero <= 4", "a ZeRO stage"),
+        ("recompute_modules == layernrm", "did you mean 'layernorm'?"),
+        ("recompute_modules >= mlp", "has no order"),
         ("import os", "is no decision or prediction"),
         (8, "found 8"),
     ],
@@ -342,6 +371,19 @@ def test_a_requirement_that_the_best_plan_breaks_changes_it(name: str, sign: str
         assert plan.estimate.dollars >= free.estimate.dollars * (1 - 1e-9)
     else:
         assert name in ("mfu", "tokens_per_s_per_gpu")
+
+
+def test_required_modules_are_what_the_plan_recomputes() -> None:
+    """Whatever it frees, and none where that is required."""
+    of = job(("limits.require", ["recompute_modules == layernorm"]))
+    plan = solve(of).plans[0]
+    assert plan.decisions.recompute_modules == ("layernorm",)
+    assert plan.decisions.recompute == "selective"
+    wrong = violations(job(("limits.require", ["recompute_modules != layernorm"])), plan)
+    assert wrong == ["recompute_modules != layernorm: recompute_modules is layernorm"]
+    _, bare = planned("recompute_modules == none")
+    assert bare is not None
+    assert bare.decisions.recompute != "selective"
 
 
 def test_slack_shows_each_requirement() -> None:

@@ -20,6 +20,7 @@ from planner.cli.output import (
 )
 from planner.cli.progress import progress
 from planner.cli.solve import INFEASIBLE, ProblemFile, Quiet, Settings, TimeLimit, seconds_of
+from planner.english import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -98,6 +99,11 @@ def frontier(
         raise typer.Exit(INFEASIBLE)
 
 
+def beaten_by_none(number: int) -> str:
+    """1 plan that no other beats."""
+    return f"{counted(number, 'plan')} that no other beats"
+
+
 def frontier_table(found: Frontier) -> RenderableType:
     """The curve, the plans on it and what proves them."""
     from rich.console import Group
@@ -115,7 +121,7 @@ def frontier_table(found: Frontier) -> RenderableType:
     words = (
         "no other plan belongs here" if found.status == "optimal" else "the time ran out: others may belong"
     )
-    parts: list[Any] = [Text(f"{name}: {len(found.points)} plans that no other beats, {words}", style="bold")]
+    parts: list[Any] = [Text(f"{name}: {beaten_by_none(len(found.points))}, {words}", style="bold")]
     if len(found.points) > 1:
         parts += [
             Text(),

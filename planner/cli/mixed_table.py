@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from planner.english import counted
 from planner.solution import Decisions, PoolPart
 
 
@@ -16,7 +17,7 @@ def pool_parts(decisions: Decisions) -> Table:
     for part in decisions.parts:
         allowed = "" if part.memory_limit_gib is None else f"{part.memory_limit_gib:.1f}"
         ranks = f"{ranks_words(part)} of {decisions.pp}"
-        batches = f"{part.num_microbatches} x {part.dp} replicas"
+        batches = f"{part.num_microbatches} x {counted(part.dp, 'replica', '')}"
         memory = f"{part.memory_gib:.1f}"
         table.add_row(part.gpu, f"{part.num_gpus:,}", f"{part.nodes:,}", ranks, batches, memory, allowed)
     return table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 
 from planner.cli.grid import grid
-from planner.cli.words import decisions_line, dollars, energy_words, nodes_word, seconds, share
+from planner.cli.words import decisions_line, dollars, energy_words, seconds, share
+from planner.english import counted
 from planner.solution import PhasedRun, PhasePlan
 
 
@@ -15,7 +16,7 @@ def run_facts(run: PhasedRun) -> Table:
     sure = f" (80 % sure: {between[0]:.1f} to {between[1]:.1f})" if between else ""
     lost = f"{share(run.goodput)}: {run.ideal_days:.1f} days if nothing stopped it"
     facts = [
-        ("GPUs", f"{run.num_gpus} x {run.gpu} in {run.nodes} {nodes_word(run.nodes)}"),
+        ("GPUs", f"{run.num_gpus} x {run.gpu} in {counted(run.nodes, 'node')}"),
         ("time", f"{run.days:.1f} days{sure}"),
         ("cost", dollars(run.dollars)),
         ("goodput", f"{lost}; {run.switching_hours:.2f} h between phases"),
@@ -29,7 +30,7 @@ def phase_facts(run: PhasedRun) -> Table:
     for phase in run.phases:
         d, estimate = phase.plan.decisions, phase.plan.estimate
         head = f"{phase.days:.1f} days, {tokens(phase.tokens)} tokens of {phase.seq_len:,}"
-        step = f"{d.global_batch} sequences a step, {seconds(estimate.step_time_s)}"
+        step = f"{counted(d.global_batch, 'sequence', '')} a step, {seconds(estimate.step_time_s)}"
         rows.append((phase.name, f"{head}; {step}; {decisions_line(d)}"))
     return grid(rows)
 

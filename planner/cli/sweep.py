@@ -15,6 +15,7 @@ from planner.cli.failures import UNEXPECTED, reported
 from planner.cli.output import print_json, print_table
 from planner.cli.signals import INTERRUPTED, TERMINATED, Terminated, terminated
 from planner.cli.solve import Settings
+from planner.english import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -189,7 +190,7 @@ def summary_table(found: Summary, answered: int, total: int) -> RenderableType:
 
     status = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in found.by_status.items())
     parts: list[RenderableType] = [
-        Text(f"{answered:,} of {total:,} what-ifs: {status or 'none'}", style="bold")
+        Text(f"{answered:,} of {counted(total, 'what-if')}: {status or 'none'}", style="bold")
     ]
     if found.cheapest:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

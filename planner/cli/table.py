@@ -21,18 +21,19 @@ from planner.cli.words import (
     dollars,
     energy_words,
     goodput_words,
-    nodes_word,
     seconds,
     share,
     stages_line,
     status_line,
     storage_words,
 )
+from planner.english import counted
 from planner.limit_words import label_of
 from planner.solution import (
     Conflict,
     Estimate,
     MixingVerdict,
+    Nearest,
     Plan,
     Proof,
     RunnerUp,
@@ -97,7 +98,7 @@ def fact_rows(plan: Plan, seq_len: int | None) -> list[tuple[str, str]]:
     return [
         (
             "GPUs",
-            f"{decisions.machines} in {decisions.nodes} {nodes_word(decisions.nodes)}",
+            f"{decisions.machines} in {counted(decisions.nodes, 'node')}",
         ),
         ("layout", decisions_line(decisions)),
         ("stages", stages_line(decisions)),
@@ -121,9 +122,7 @@ def site_facts(plan: Plan) -> list[tuple[str, str]]:
     if lost is not None and estimate.goodput is not None:
         facts += [("goodput", goodput_words(estimate, lost)), ("checkpoints", checkpoint_words(lost))]
     if lost is not None and lost.spare_nodes:
-        facts.append(
-            ("spares", f"{lost.spare_nodes} {nodes_word(lost.spare_nodes)} ready, paid like the others")
-        )
+        facts.append(("spares", f"{counted(lost.spare_nodes, 'node')} ready, paid like the others"))
     if estimate.finish_days:
         ends = (
             f"{share.replace('%', ' %')} by {days:.1f} days" for share, days in estimate.finish_days.items()
@@ -195,24 +194,32 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
     if verdict.plan is not None:
         rows.append(("best together", one_line(verdict.plan)))
     of = verdict.proof
-    looked = f"{of.node_pairs:,} pairs of node counts, {of.layouts:,} layouts, {of.solved:,} solved exactly"
-    rows.append(("looked at", f"{looked}; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s"))
+    looked = f"{counted(of.node_pairs, 'pair')} of node counts, {counted(of.layouts, 'layout')}"
+    rows.append(
+        ("looked at", f"{looked}, {of.solved:,} solved exactly; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s")
+    )
     return grid(rows)
 
 
 def conflict_facts(conflict: Conflict) -> Table:
     """The limits in conflict, and how far each would have to move by itself."""
     moves = [(label_of(move.limit), move.text) for move in conflict.relaxations]
+    moves += [(label_of(name), text) for name, text in conflict.stuck.items()]
     near = conflict.nearest
-    last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
+    last = [] if near is None else [("nearest", f"{near_line(near)}\n{near.text}")]
     named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
     return grid([("in conflict", named or NOT_KNOWN), *moves, *last])
+
+
+def near_line(near: Nearest) -> str:
+    """The nearest plan in a line, with the phase that it is of."""
+    return one_line(near.plan) if near.phase is None else f"{near.phase}: {one_line(near.plan)}"
 
 
 def proof_line(proof: Proof) -> Text:
     """How much was looked at."""
     text = (
-        f"{proof.lattice:,} combinations, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
+        f"{counted(proof.lattice, 'combination')}, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
         f"{proof.screened:,} screened, {proof.bounded:,} bounded away, {proof.solved:,} solved exactly; "
         f"gap {proof.gap * 100:.2f} %; {proof.seconds:.1f} s"
     )

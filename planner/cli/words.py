@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from planner.english import counted
 from planner.solution import Decisions, Estimate, Kept, Losses, Meter, Solution, Stage
 
 NO_PLAN = {
@@ -77,7 +78,7 @@ def stages_line(decisions: Decisions) -> str:
 
 def _stage(stage: Stage) -> str:
     kinds = " + ".join(f"{n} {kind}" for kind, n in stage.kinds.items() if n) if len(stage.kinds) > 1 else ""
-    layers = f"{stage.layers} layers" + (f" ({kinds})" if kinds else "")
+    layers = counted(stage.layers, "layer", "") + (f" ({kinds})" if kinds else "")
     chunks = f" in chunks of {', '.join(map(str, stage.chunks))}" if len(stage.chunks) > 1 else ""
     recomputed = f", {stage.recomputed_layers} recomputed" if stage.recomputed_layers else ""
     return layers + chunks + recomputed
@@ -86,20 +87,19 @@ def _stage(stage: Stage) -> str:
 def batch_words(decisions: Decisions, seq_len: int | None) -> str:
     """The batch of a step and how it comes about."""
     tokens = f" = {decisions.global_batch * seq_len / 1e6:.2f}M tokens" if seq_len else ""
+    batch = counted(decisions.global_batch, "sequence", "")
+    head = f"{batch}{tokens}: micro-batch {decisions.micro_batch}"
     if decisions.mixed == "replicas":
         each = " + ".join(
-            f"{of.num_microbatches} micro-batches x {of.dp} replicas on {of.gpu}" for of in decisions.parts
+            f"{batches_words(of.num_microbatches, of.dp)} on {of.gpu}" for of in decisions.parts
         )
-        return f"{decisions.global_batch} sequences{tokens}: micro-batch {decisions.micro_batch} x ({each})"
-    return (
-        f"{decisions.global_batch} sequences{tokens}: micro-batch {decisions.micro_batch} x "
-        f"{decisions.num_microbatches} micro-batches x {decisions.dp} replicas"
-    )
+        return f"{head} x ({each})"
+    return f"{head} x {batches_words(decisions.num_microbatches, decisions.dp)}"
 
 
-def nodes_word(number: int) -> str:
-    """Node or nodes."""
-    return "node" if number == 1 else "nodes"
+def batches_words(num_microbatches: int, dp: int) -> str:
+    """50 micro-batches x 26 replicas."""
+    return f"{counted(num_microbatches, 'micro-batch', '')} x {counted(dp, 'replica', '')}"
 
 
 def dollars(value: float) -> str:
@@ -134,17 +134,15 @@ def figure(value: float) -> str:
 def goodput_words(estimate: Estimate, lost: Losses) -> str:
     """What stopping costs, and how often it happens."""
     ideal = "" if estimate.ideal_days is None else f": {estimate.ideal_days:.1f} days if nothing stopped it"
-    return (
-        f"{share(estimate.goodput or 0.0)}{ideal}; {lost.stops:.0f} stops, one in {lost.mtbf_hours:.3g} h, "
-        f"{lost.restart_minutes:.0f} min each"
-    )
+    stops = f"{counted(lost.stops, 'stop', '.0f')}, one in {lost.mtbf_hours:.3g} h"
+    return f"{share(estimate.goodput or 0.0)}{ideal}; {stops}, {lost.restart_minutes:.0f} min each"
 
 
 def checkpoint_words(lost: Losses) -> str:
     """How often to save, and what that takes."""
     behind = f", {seconds(lost.write_s)} written beside it" if lost.write_s else ""
     return (
-        f"every {lost.checkpoint_steps:,} steps ({lost.checkpoint_minutes:.3g} min): "
+        f"every {counted(lost.checkpoint_steps, 'step')} ({lost.checkpoint_minutes:.3g} min): "
         f"{lost.checkpoint_gb:,.0f} GB, {seconds(lost.stall_s)} of standing still{behind}"
     )
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from costmodel.units import DAY, TB
 from planner.asking import Asking
-from planner.conflict import HOW_FAR, WHICH, conflicting, with_search
+from planner.conflict import WHICH, conflicting, told, with_search
 from planner.finding import Finding
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
 from planner.looser import looser
 from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
-from planner.nearest import Near, Within
+from planner.near import value_told
 from planner.relaxed import TERMS, limited, optimum, possible, smallest, tables_until, without
 from planner.requirements import SWITCH
 from planner.search import Effort
@@ -33,8 +33,7 @@ from planner.ways_out import less_headroom, moved_nodes, relaxation
 def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
     """`conflict.infeasible`, of plans of either kind."""
     limits = asking.ask(WHICH, lambda: conflicting_of_both(instance, asking.until)) or ()
-    moves = asking.every(HOW_FAR, ways_out_of_both(instance, limits, asking.until))
-    return Conflict(limits=limits, relaxations=tuple(moves))
+    return told(instance, limits, ways_out_of_both(instance, limits, asking.until), asking)
 
 
 def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | None) -> Iterator[Relaxation]:
@@ -48,7 +47,7 @@ def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | N
         of.moved_limits(instance),
         moved_nodes(instance, enough),
         less_headroom(instance, of.possible),
-        looser(instance, of.fastest, value_told),
+        looser(instance, of.fastest, lambda _, plan, name: value_told(plan, name)),
     )
     return with_search(instance, limits, chain(*alone), of)
 
@@ -104,16 +103,6 @@ def _room_words(instance: Instance, until: float | None) -> tuple[str, str] | No
     return limit_words("storage", float(np.asarray(room)), min(kept) * TB)
 
 
-def near_of_both(instance: Instance, until: float | None = None) -> Within:
-    """How plans of either kind are found within limits (`nearest.nearest`)."""
-
-    def within(limits: Limits, objective: Term) -> Near | None:
-        plan = best_of_both(aimed(replace(instance, limits=limits), objective), until)
-        return None if plan is None else Near(plan.estimate.days, plan.estimate.dollars, lambda: plan)
-
-    return within
-
-
 def possible_on_both(instance: Instance, limits: Limits, until: float | None = None) -> bool:
     """Whether any plan of either kind is within limits."""
     if possible(instance, limits, partial(optimum, until=until)):
@@ -141,19 +130,3 @@ def decision_told(instance: Instance, plan: Told, name: str) -> Any:
         return None
     value = getattr(plan.decisions, name)
     return word(value) if name == SWITCH else "+".join(value) if name == "recompute_modules" else value
-
-
-def value_told(instance: Instance, plan: Told, name: str) -> Any:
-    """A decision or a prediction of a plan, by the word of requirements."""
-    of = plan.estimate
-    own = {
-        "gpus": plan.decisions.num_gpus,
-        "memory_gib": of.memory_gib.total,
-        "step_time_s": of.step_time_s,
-        "tokens_per_s_per_gpu": of.tokens_per_s_per_gpu,
-        "mfu": of.mfu,
-    }
-    if name in own:
-        return own[name]
-    value = getattr(plan.decisions, name)
-    return word(value) if name == SWITCH else value

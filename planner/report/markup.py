@@ -16,11 +16,6 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{_class(kind)}>{escape(text)}</p>\n" if text else ""
 
 
-def enumerated(names: Sequence[str]) -> str:
-    """A, B and C."""
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
 def bullets(texts: Iterable[str]) -> str:
     """A list of sentences."""
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -99,13 +99,16 @@ class Table:
         none = PipelineTable.of(self.book, np.empty(0, dtype=np.int64), self.layouts)
         return Table.on(self.book, self.goal, none, self.layouts, self.counter)
 
-    def again(self, goal: Goal) -> Table:
-        """Another goal's search over the same layer keys, with what is known of their pipelines."""
-        part = self.pipelines
+    def again(self, goal: Goal, instance: Instance | None = None) -> Table:
+        """Another goal's search over the same layer keys, with what is known of their pipelines.
+
+        `instance`: another one of the same physics and counts (`search.physics`).
+        """
+        part, book = self.pipelines, self.book if instance is None else replace(self.book, instance=instance)
         known = {f.name: getattr(part, f.name).copy() for f in fields(part) if f.name != "rows"}
         known |= {"opened": np.full(len(part), -np.inf), "finished": np.zeros(len(part), dtype=bool)}
         pipelines = PipelineTable(rows=part.rows, **known)
-        table = Table.on(self.book, goal, pipelines, self.layouts, self.counter)
+        table = Table.on(book, goal, pipelines, self.layouts, self.counter)
         table.listed[:] = self.listed
         return table
 

@@ -24,6 +24,7 @@ from planner.frameworks.rules import overlaps_experts, recomputes_all_or_none, s
 from planner.frameworks.table import MOST_MTP
 from planner.instance import Instance, Pool
 from planner.narrowing import NAMEABLE, OPERATIONS, RECOMPUTE, Modules, set_name
+from planner.requirements import MODULES, NO_MODULES, Requirement
 
 FAMILIES = 6
 SOME, ALL, NONE, SELECTIVE, HIDDEN_NONE, HIDDEN_SELECTIVE = range(FAMILIES)
@@ -100,7 +101,19 @@ def stage_recompute(family: int) -> str:
 def recompute_modes(instance: Instance) -> frozenset[str]:
     """Recompute modes that the problem allows and its framework has."""
     has = (mode for mode in RECOMPUTE if mode != "selective" or offered_sets(instance))
+    if not required_modules_hold(instance, NO_MODULES):
+        has = (mode for mode in has if mode == "selective")
     return frozenset(mode for mode in has if instance.narrowing.permits("recompute", mode))
+
+
+def required_modules_hold(instance: Instance, modules: str) -> bool:
+    """Whether plans that recompute a set of modules, or none, keep to what is required of it."""
+    return all(of.holds(modules) for of in required_modules(instance))
+
+
+def required_modules(instance: Instance) -> list[Requirement]:
+    """Requirements on the modules that are recomputed."""
+    return [of for of in instance.narrowing.required if of.decision == MODULES]
 
 
 def overlaps(instance: Instance) -> tuple[bool, ...]:
@@ -152,16 +165,17 @@ def family_variants(instance: Instance, family: int) -> tuple[int, ...]:
 def offered_sets(instance: Instance) -> tuple[Modules, ...]:
     """Sets of modules that an instance may recompute; computed once.
 
-    Those that the problem names; else all of modules that are worth it on one of its pools.
+    Those that the problem names, or requires; else all of modules that are worth it on one of its pools.
     """
     if "offered_sets" not in instance.derived:
-        named = "recompute_modules" in instance.narrowing.allowed
+        named = MODULES in instance.narrowing.allowed
+        named |= any(of.operator in ("==", "in") for of in required_modules(instance))
         whole = named or selective_by(instance.framework) == "operations"
         offered = worthwhile(instance) if not whole else frozenset((*NAMEABLE, OPERATIONS))
         instance.derived["offered_sets"] = tuple(
             modules
             for modules in module_sets(instance.framework)
-            if modules <= offered and instance.narrowing.permits("recompute_modules", set_name(modules))
+            if modules <= offered and instance.narrowing.permits(MODULES, set_name(modules))
         )
     return instance.derived["offered_sets"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from costmodel.units import DAY
 from planner.cli.words import decisions_line, dollars, share
+from planner.english import enumerated
 from planner.report.charts.theme import FAINT, INK, SERIES, Drawing, colored, data, sized, tooltip
 from planner.report.data import ReportData
 from planner.report.extras import extra
-from planner.report.markup import enumerated
 
 ON_FRONTIER = "datum.state == 'on the frontier'"
 UNPROVEN = [2, 3]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from planner.cli.words import dollars, seconds, share
+from planner.english import enumerated
 from planner.report import charts
 from planner.report.charts.sensitivity import HIGH, LOW
 from planner.report.charts.theme import BLUE, GREEN, MEMORY_COLORS, ORANGE, PART_COLORS
 from planner.report.data import ReportData
-from planner.report.markup import chart, enumerated, legend, numbers, paragraph, section
+from planner.report.markup import chart, legend, numbers, paragraph, section
 from planner.report.timeline import ends
 
 DIFFERS = 0.02

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from planner.cli.words import decisions_line
+from planner.english import enumerated
 from planner.report import sliders
 from planner.report.candidates import Candidate
 from planner.report.charts.theme import SERIES
 from planner.report.data import ReportData
-from planner.report.markup import chart, enumerated, legend, paragraph, section
+from planner.report.markup import chart, legend, paragraph, section
 
 
 def what_if(data: ReportData, made: set[str]) -> str:

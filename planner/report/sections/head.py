@@ -5,11 +5,12 @@ from __future__ import annotations
 from html import escape
 
 from planner.cli.mixed_table import ranks_words
-from planner.cli.table import fact_rows
+from planner.cli.table import fact_rows, near_line
 from planner.cli.words import NO_PLAN, amount, decisions_line, dollars, seconds, share, status_line
+from planner.english import counted
 from planner.limit_words import label_of
 from planner.report.data import ReportData
-from planner.report.markup import facts, numbers, paragraph, section, tiles
+from planner.report.markup import bullets, facts, numbers, paragraph, section, tiles
 from planner.report.sensitivity import token_words
 from planner.solution import Decisions, Plan
 
@@ -62,7 +63,7 @@ def pools(plan: Plan) -> str:
             part.gpu,
             f"{part.num_gpus:,}",
             f"{ranks_words(part)} of {d.pp}",
-            f"{part.num_microbatches} x {part.dp} replicas",
+            f"{part.num_microbatches} x {counted(part.dp, 'replica', '')}",
             f"{part.memory_gib:.1f} GiB",
             "" if part.memory_limit_gib is None else f"{part.memory_limit_gib:.1f} GiB",
         )
@@ -88,7 +89,7 @@ def lead(data: ReportData, plan: Plan) -> str:
         which = f"No plan {'has' if proved else 'found has'} a lower sum of {weighted(data)}"
     return (
         f"{data.problem.model.architecture.name}, {token_words(training.tokens)} tokens in sequences of "
-        f"{training.seq_len:,}, on {d.nodes:,} nodes: {decisions_line(d)}. {which}.{rest}"
+        f"{training.seq_len:,}, on {counted(d.nodes, 'node')}: {decisions_line(d)}. {which}.{rest}"
     )
 
 
@@ -108,8 +109,8 @@ def key_figures(plan: Plan) -> list[tuple[str, str, str]]:
     return [
         ("Time", f"{e.days:.1f} days", sure),
         ("Cost", dollars(e.dollars), f"{dollars(e.dollars / e.days)} a day" if e.days else ""),
-        ("GPUs", f"{d.num_gpus:,}", f"{d.gpu} in {d.nodes:,} nodes"),
-        ("Step", seconds(e.step_time_s), f"{d.global_batch:,} sequences"),
+        ("GPUs", f"{d.num_gpus:,}", f"{d.gpu} in {counted(d.nodes, 'node')}"),
+        ("Step", seconds(e.step_time_s), counted(d.global_batch, "sequence")),
         ("MFU", share(e.mfu), f"{e.tokens_per_s_per_gpu:,.0f} tokens/s a GPU"),
         ("Memory", f"{e.memory_gib.total:.1f} GiB", f"of {room.limit:.1f} GiB allowed" if room else ""),
     ]
@@ -140,5 +141,7 @@ def conflict(data: ReportData) -> str:
         paragraph(text, "lead")
         + help_
         + (numbers(("limit", "from", "to at least"), moves) if moves else "")
+        + bullets(f"{text[0].upper()}{text[1:]}." for text in of.stuck.values())
+        + ("" if of.nearest is None else paragraph(of.nearest.text) + paragraph(near_line(of.nearest)))
         + paragraph(data.stale, "warning")
     )
