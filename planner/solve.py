@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from planner import answer, explain
+from planner.census import Census, narrows
 from planner.conflict import infeasible
 from planner.errors import TimeLimit
 from planner.instance import Instance
@@ -53,6 +54,8 @@ def solve(
     proved, surely = proof(table, Ledger.of(table, usual), effort), not effort.out_of_time
     if plan is not None and not effort.out_of_time:
         plan = plainest_plan(table.book, plan)
+    if surely and (plan is None or narrows(instance)):
+        proved = Census.of(instance).within(proved)
     if plan is None and not surely:
         raise TimeLimit(f"no plan was found in {time_limit:g} s; nothing is proved either way")
     # Before anything is explained: what time there is belongs to the search.

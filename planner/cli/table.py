@@ -11,6 +11,7 @@ from rich.text import Text
 from planner.cli.grid import grid, section, sentences
 from planner.cli.mixed_table import pool_parts
 from planner.cli.phases_table import longest, phase_facts, run_facts
+from planner.cli.proof_words import proof_words, removed_rows, removed_table, removed_title
 from planner.cli.words import (
     NO_PLAN,
     amount,
@@ -33,7 +34,6 @@ from planner.solution import (
     Estimate,
     MixingVerdict,
     Plan,
-    Proof,
     RunnerUp,
     Slack,
     Solution,
@@ -70,7 +70,9 @@ def solution_table(solution: Solution) -> RenderableType:
         parts.append(section("Other GPUs", runner_ups(solution.runner_ups)))
     if solution.notes:
         parts.append(section("Notes", sentences(solution.notes)))
-    return Group(*parts, section("Proof", proof_line(solution.proof)))
+    if removed := removed_rows(solution):
+        parts.append(section(removed_title(solution), removed_table(removed)))
+    return Group(*parts, section("Proof", Text(proof_words(solution))))
 
 
 def _seq_len(solution: Solution) -> int | None:
@@ -195,7 +197,7 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
         rows.append(("best together", one_line(verdict.plan)))
     of = verdict.proof
     looked = f"{of.node_pairs:,} pairs of node counts, {of.layouts:,} layouts, {of.solved:,} solved exactly"
-    rows.append(("looked at", f"{looked}; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s"))
+    rows.append(("looked at", f"{looked}; {of.seconds:.1f} s"))
     return grid(rows)
 
 
@@ -206,14 +208,3 @@ def conflict_facts(conflict: Conflict) -> Table:
     last = [] if near is None else [("nearest", f"{one_line(near.plan)}\n{near.text}")]
     named = ", ".join(NO_PLAN.get(name, name) for name in conflict.limits)
     return grid([("in conflict", named), *moves, *last])
-
-
-def proof_line(proof: Proof) -> Text:
-    """How much was looked at."""
-    text = (
-        f"{proof.lattice:,} combinations, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
-        f"{proof.screened:,} screened, {proof.bounded:,} bounded away, {proof.solved:,} solved exactly; "
-        f"gap {proof.gap * 100:.2f} %; {proof.seconds:.1f} s"
-    )
-    rejected = [f"{count:,} by {label_of(name)}" for name, count in proof.rejected.items() if count]
-    return Text(text + (f"; ruled out: {', '.join(rejected)}" if rejected else ""))
