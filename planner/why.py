@@ -14,6 +14,7 @@ from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
 from planner.instance import Instance, Pool
 from planner.mixing import FORMS
+from planner.narrowed import why_no_layout
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import label
@@ -227,9 +228,11 @@ def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
         trained = " that train in that precision" if "precision" in question else ""
         return "hardware", f"no pool has so many GPUs of that type{trained}"
     table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
+    asked = {*question, "recompute"} if "recompute_modules" in question else question
     if not len(table.book.keys):
-        return unlaunchable(narrow) or ("search", "the model's sizes do not divide so")
-    return why_none(table, lambda rows: True)
+        no_key = "the model's sizes do not divide so"
+        return unlaunchable(narrow) or ("search", why_no_layout(narrow, asked, no_key))
+    return why_none(table, lambda rows: True, asked)
 
 
 def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from planner.problem import parse_problem
 from planner.resolve import instance_of
 from planner.solution import Conflict, Solution
 from planner.solve import solve
+from planner.variants import fixed
+from planner.why import no_plan
 
 SMALL = """
 name: small
@@ -176,6 +178,19 @@ def test_the_problems_own_search_is_among_what_leaves_no_other_value() -> None:
     fixed = {"tp": 2, "pp": 2, "cp": 1, "micro_batch": [1, 2], "zero": 1, "vpp": 1}
     pool = [{"gpu": "H800", "nodes": {"min": 4, "max": 4}, "price": "2 USD/gpu-hour"}]
     reasons = {of.decision: of.text for of in solved(fixed, hardware=pool).plans[0].reasons}
-    assert "the batch, the layers, the pools and what `search` allows leave no other value" in reasons["dp"]
+    keys = "search.tp, search.cp, search.pp, search.vpp, search.micro_batch and search.zero"
+    assert f"the batch, the layers, the pools, {keys} leave no other value" in reasons["dp"]
     free = {of.decision: of.text for of in solved({}, hardware=pool).plans[0].reasons}
     assert "the batch, the layers and the pools leave no other value" in free["num_gpus"]
+
+
+def test_a_question_that_search_leaves_no_layout_for_names_the_key_and_what_would_do() -> None:
+    """On 32 GPUs no DP of 32 goes with a pipeline, and DP 5 with nothing."""
+    pool = [{"gpu": "H800", "nodes": {"min": 4, "max": 4}, "price": "2 USD/gpu-hour"}]
+    problem = yaml.safe_load(SMALL) | {"search": {"tp": [1, 2, 4], "pp": [2, 4]}, "hardware": pool}
+    instance = instance_of(parse_problem(problem))
+    because, said = no_plan(fixed(instance, {"dp": 32}), {"dp": 32})
+    assert because == "search"
+    assert said.startswith("search.pp leaves no such layout; without search.pp a plan is possible")
+    because, said = no_plan(fixed(instance, {"dp": 5}), {"dp": 5})
+    assert (because, said) == ("search", "the batch, the layers and the pools leave no such layout")
