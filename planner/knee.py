@@ -92,10 +92,8 @@ def knee_words(points: Sequence[Point], names: Sequence[str], knee: int) -> str:
     said = f"Knee at {where}."
     if ends:
         together = "of no other do days and dollars" if len(names) == 2 else "of no other do the axes"
-        said = (
-            f"The knee is the {' and '.join(ends)} plan itself, at {where}: {together}, each as a share of its "
-            "range, add up to less."
-        )
+        scaled = f"{together}, each as a share of its range, add up to less"
+        said = f"The knee is the {' and '.join(ends)} plan itself, at {where}: {scaled}."
     return f"{said} At the best rates, {'; '.join(ways)}."
 
 

@@ -183,6 +183,8 @@ class MemoryRisk(Report):
     probability: NonNegativeFloat
     balanced: NonNegativeFloat
     """The same with tokens spread over experts as evenly as the profile has it."""
+    headroom: NonNegativeFloat | None = None
+    """Where the risk is high: `limits.memory_headroom` with which it would be moderate at most."""
 
 
 class Sure(Report):

@@ -21,6 +21,7 @@ from planner.cli.words import (
     dollars,
     energy_words,
     goodput_words,
+    memory_risk_words,
     nodes_word,
     seconds,
     share,
@@ -145,8 +146,7 @@ def sure_facts(estimate: Estimate) -> list[tuple[str, str]]:
         holds = ", ".join(f"{name} {share(value)}" for name, value in estimate.probability.items())
         facts.append(("limits hold", holds))
     if estimate.out_of_memory is not None:
-        risk = estimate.out_of_memory
-        facts.append(("memory risk", f"{risk.risk}: {share(risk.probability)} run out"))
+        facts.append(("memory risk", memory_risk_words(estimate.out_of_memory)))
     return facts
 
 
