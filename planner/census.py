@@ -8,8 +8,9 @@ the problem. What is left at each step is part of what was left before, and is c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from planner.other_frameworks import FRAMEWORK
 from planner.search.table import places_of
 from planner.solution import Proof
 from planner.space.columns import LayerKeys
-from planner.space.counting import Counter
+from planner.space.counting import Counter, classes
+from planner.space.layouts import Multiplicity
 from planner.space.recompute import (
     HIDDEN,
     OPEN,
@@ -47,10 +49,10 @@ class Census:
     @classmethod
     def of(cls, instance: Instance) -> Census:
         """Counted afresh for each thing that narrows."""
-        free = unrestricted(instance)
+        free, known = unrestricted(instance), Known()
         by_operations = selective_by(instance.framework) == "operations"
-        counts = {"": number_of(free, by_operations)}
-        counts |= {name: number_of(narrowed) for name, narrowed in steps(instance, free)}
+        counts = {"": known.number_of(free, by_operations)}
+        counts |= {name: known.number_of(narrowed) for name, narrowed in steps(instance, free)}
         removed = {name: counts[before] - counts[name] for before, name in pairwise(counts)}
         return cls(counts[""], removed)
 
@@ -102,11 +104,38 @@ def steps(instance: Instance, free: Instance) -> Iterator[tuple[str, Instance]]:
         yield each.text, now
 
 
-def number_of(instance: Instance, by_operations: bool = False) -> int:
-    """Valid candidates; `by_operations`: recompute by operation is one of the sets of modules."""
-    keys = every_key(instance, by_operations)
-    every, _ = Counter(instance, places_of(instance, keys)).keys(keys, np.zeros(len(keys), dtype=np.int64))
-    return int(every.sum())
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Counts that are known of the layouts of a class of keys: much of a problem stays as it is in a step."""
+
+    counts: dict[tuple[Any, ...], int] = field(default_factory=dict[tuple[Any, ...], int])
+
+    def number_of(self, instance: Instance, by_operations: bool = False) -> int:
+        """Valid candidates; `by_operations`: recompute by operation is one of the sets of modules."""
+        keys = every_key(instance, by_operations)
+        counter = Counter(instance, places_of(instance, keys))
+        shapes = {place: (of.pp.tobytes(), of.dp.tobytes()) for place, of in counter.layouts.items()}
+        rules = {of: rules_of(counter.many, *of) for of in product(range(len(instance.pools)), (0, 1))}
+        total = 0
+        for of, rows in classes(keys):
+            (pool, ranks), hidden = of[:2], of[-1]
+            of_class = (of, rules[pool, hidden], shapes[pool, ranks])
+            if of_class not in self.counts:
+                self.counts[of_class] = int(counter.by_layout(of).sum())
+            total += self.counts[of_class] * int(keys.modes[rows].sum())
+        return total
+
+
+def rules_of(many: Multiplicity, pool: int, hidden: int) -> tuple[Any, ...]:
+    """What the number of candidates on a layout depends on, of keys of a pool that hide traffic or do not."""
+    tables = (
+        many.plain,
+        many.interleaved,
+        many.zero[:, pool, hidden],
+        many.node[:, pool, hidden],
+        many.in_chunks,
+    )
+    return (*(table.tobytes() for table in tables), many.spans)
 
 
 def every_key(instance: Instance, by_operations: bool) -> LayerKeys:

@@ -33,7 +33,7 @@ def narrowed_words(of: Proof) -> str:
     """What the problem itself left out before."""
     if of.unrestricted is None:
         return ""
-    before = [f"{count:,} by {label_of(name)}" for name, count in of.narrowed.items()]
+    before = [f"{count:,} by {label_of(name)}" for name, count in of.narrowed.items() if count]
     before += [f"{of.needless:,} recompute needlessly"] if of.needless else []
     return f"; left out before, of {of.unrestricted:,} valid: {', '.join(before)}" if before else ""
 
