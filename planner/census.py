@@ -115,7 +115,8 @@ class Known:
         keys = every_key(instance, by_operations)
         counter = Counter(instance, places_of(instance, keys))
         shapes = {place: (of.pp.tobytes(), of.dp.tobytes()) for place, of in counter.layouts.items()}
-        rules = {of: rules_of(counter.many, *of) for of in product(range(len(instance.pools)), (0, 1))}
+        both = product(range(len(instance.pools)), range(2))
+        rules = {(pool, hidden): rules_of(counter.many, pool, hidden) for pool, hidden in both}
         total = 0
         for of, rows in classes(keys):
             (pool, ranks), hidden = of[:2], of[-1]
@@ -128,14 +129,8 @@ class Known:
 
 def rules_of(many: Multiplicity, pool: int, hidden: int) -> tuple[Any, ...]:
     """What the number of candidates on a layout depends on, of keys of a pool that hide traffic or do not."""
-    tables = (
-        many.plain,
-        many.interleaved,
-        many.zero[:, pool, hidden],
-        many.node[:, pool, hidden],
-        many.in_chunks,
-    )
-    return (*(table.tobytes() for table in tables), many.spans)
+    sharding = many.zero[:, pool, hidden], many.node[:, pool, hidden], many.in_chunks
+    return (*(table.tobytes() for table in (many.plain, many.interleaved, *sharding)), many.spans)
 
 
 def every_key(instance: Instance, by_operations: bool) -> LayerKeys:
