@@ -93,7 +93,10 @@ def reported(instance: Instance, plan: Plan, reasons: tuple[solution.Reason, ...
         evidence=None if band is None else band.evidence,
         probability=probabilities(instance, plan),
         out_of_memory=solution.MemoryRisk(
-            risk=risk.grade, probability=risk.probability, balanced=risk.balanced
+            risk=risk.grade,
+            probability=risk.probability,
+            balanced=risk.balanced,
+            headroom=risk.headroom,
         ),
         breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds > ROUNDING},
         **ahead.figures(band),

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.answer import surely
 from planner.asking import Asking
 from planner.choose import conflict
 from planner.finding import Finding, P
@@ -24,7 +23,6 @@ from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_lim
 from planner.relaxed import (
     Optimum,
     Tables,
-    fastest,
     limited,
     optimum,
     possible,
@@ -32,18 +30,17 @@ from planner.relaxed import (
     tables_until,
     without,
 )
-from planner.search import Plan, Table, goal_of
+from planner.search import Table, goal_of
 from planner.search.choice import limits_on_columns
 from planner.solution import Conflict, Relaxation
 from planner.space.recompute import recompute_families
-from planner.variants import decided
 from planner.ways_out import (
     another_framework,
     another_framework_and_limit,
     less_headroom,
     less_sure,
     more_nodes,
-    moved_limits,
+    of_one_pool,
 )
 
 Array = NDArray[Any]
@@ -88,17 +85,6 @@ def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterat
         looser(instance, of.fastest, value_of_single),
     )
     return with_search(instance, limits, chain(*alone), of)
-
-
-def of_one_pool(find: Optimum) -> Finding[Plan]:
-    """How plans on one pool are found."""
-    return Finding(
-        fastest=partial(fastest, find=find),
-        possible=partial(possible, find=find),
-        moved_limits=partial(moved_limits, find=find),
-        took=surely,
-        decided=lambda instance, plan, name: decided(instance, plan).get(name),
-    )
 
 
 def with_search(

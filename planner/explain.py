@@ -198,7 +198,7 @@ def other_types(table: Table, plan: Plan, until: float | None) -> Iterator[Runne
     masks = [in_families(usual, of_type(instance, name)) for name in names]
     for name, mask, other in zip(names, masks, proved(table, masks, until), strict=True):
         if other is None:
-            yield RunnerUp(name, None, (), *why_none(table, mask, until))
+            yield RunnerUp(name, None, (), *why_none(table, mask, until=until))
         else:
             keys = table.goal.keys(Economy.of(instance, other.row), np.array([other.step]))
             yield RunnerUp(name, other, tuple(float(key[0]) for key in keys))
@@ -218,7 +218,7 @@ def answer(
 ) -> Reason:
     """What the best plan that decides otherwise would change. Raises OutOfTime as `why_none` does."""
     if other is None:
-        because, text = why_none(table, question.mask, until)
+        because, text = why_none(table, question.mask, until=until)
         name = label(question.decision)
         sentence = f"{name} {question.chosen}: no plan that decides otherwise is within the limits; {text}."
         return Reason(decision=question.decision, chosen=question.chosen, because=because, text=sentence)

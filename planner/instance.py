@@ -145,6 +145,8 @@ class Instance:
     own_stack: bool = False
     """The stack is the framework's own: the problem names no other."""
     per_stage_recompute: bool = True
+    stages_alike: bool = False
+    """The problem itself asks for the same recompute on every stage, whatever the framework can."""
     assume_mfu: float | None = None
     nominal_parameters: float | None = None
     """Parameters of the 6*P*D arithmetic under `assume_mfu`; the model's active ones if none."""

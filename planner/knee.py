@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Point = tuple[float, ...]
 """What a plan takes of each axis; less is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How an axis is told."""
+
+    less: str
+    """What a plan that takes less of it is."""
+    least: str
+    amount: str
+    decimals: int
+    free: str = ""
+    """Of a share of something, if it is told by what is left of the 100 %: what that is called."""
+
+
 AXES = {
-    "days": ("quicker", "{} days", 1),
-    "dollars": ("cheaper", "${}", 0),
-    "gpus": ("smaller", "{} GPUs", 0),
-    "mwh": ("thriftier", "{} MWh", 0),
-    "tonnes_co2": ("cleaner", "{} t CO2", 1),
-    "memory_percent": ("roomier", "{} % of a GPU's memory", 0),
+    "days": Axis("quicker", "quickest", "{} days", 1),
+    "dollars": Axis("cheaper", "cheapest", "${}", 0),
+    "gpus": Axis("smaller", "smallest", "{} GPUs", 0),
+    "mwh": Axis("thriftier", "thriftiest", "{} MWh", 0),
+    "tonnes_co2": Axis("cleaner", "cleanest", "{} t CO2", 1),
+    "memory_percent": Axis("roomier", "roomiest", "{} points of free memory", 0, "{} % of memory free"),
 }
-"""By axis: what a plan that takes less of it is, an amount in words, and its decimals."""
 
 
 def knee_of(points: Sequence[Point]) -> int | None:
@@ -67,28 +82,44 @@ def knee_words(points: Sequence[Point], names: Sequence[str], knee: int) -> str:
     for axis, name in enumerate(names):
         other = next_along(points, knee, axis)
         if other is not None:
-            ways.append(f"{AXES[name][0]} by {trade(at, points[other], names, axis)}")
-    where = ", ".join(written(name, value) for name, value in zip(names, at, strict=True))
-    return f"Knee at {where}. At the best rates, {'; '.join(ways)}."
+            ways.append(f"{AXES[name].less} by {trade(at, points[other], names, axis)}")
+    where = ", ".join(place(name, value) for name, value in zip(names, at, strict=True))
+    ends = [
+        AXES[name].least
+        for name, share in zip(names, scaled_to_range(points)[knee], strict=True)
+        if not share
+    ]
+    said = f"Knee at {where}."
+    if ends:
+        together = "of no other do days and dollars" if len(names) == 2 else "of no other do the axes"
+        scaled = f"{together}, each as a share of its range, add up to less"
+        said = f"The knee is the {' and '.join(ends)} plan itself, at {where}: {scaled}."
+    return f"{said} At the best rates, {'; '.join(ways)}."
 
 
 def trade(at: Point, other: Point, names: Sequence[str], axis: int) -> str:
     """What a plan takes less of an axis than the knee, and what that costs; a day its price."""
     gain = f"{written(names[axis], at[axis] - other[axis])}"
     costs: list[str] = []
-    for place, (name, here, there) in enumerate(zip(names, at, other, strict=True)):
-        if place != axis and there != here:
-            costs.append(f"{written(name, abs(there - here))} {'more' if there > here else 'less'}")
+    for name, here, there in zip(names, at, other, strict=True):
+        if name != names[axis] and there != here:
+            more = (there > here) != bool(AXES[name].free)
+            costs.append(f"{written(name, abs(there - here))} {'more' if more else 'less'}")
     rate = ""
     if len(names) == 2 and "days" in names and "dollars" in names:
         rate = f", ${abs((other[1] - at[1]) / (other[0] - at[0])):,.0f} a day"
     return f"{gain} for {' and '.join(costs)}{rate}"
 
 
+def place(name: str, value: float) -> str:
+    """Where a plan is on an axis; of a share of something what it leaves."""
+    of = AXES[name]
+    return of.free.format(number(100 - value, of.decimals)) if of.free else written(name, value)
+
+
 def written(name: str, value: float) -> str:
     """An amount of an axis with its unit."""
-    _, words, decimals = AXES[name]
-    return words.format(number(value, decimals))
+    return AXES[name].amount.format(number(value, AXES[name].decimals))
 
 
 def number(value: float, decimals: int) -> str:

@@ -43,3 +43,8 @@ def enough(value: float) -> str:
 def rounded_up(value: float, digits: int) -> float:
     """The least decimal of so many digits that is not below the value."""
     return math.ceil(value * 10**digits * (1 - 1e-12)) / 10**digits
+
+
+def safer_words(headroom: float) -> str:
+    """The setting with which plans leave enough memory free, where too many run out of it."""
+    return f"`limits.memory_headroom: {headroom:.0%}` or more plans for a moderate risk at most"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import sqrt
+from math import ceil, exp, sqrt
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +34,14 @@ class MemoryRisk:
     balanced: float
     """The same with tokens spread over experts as the profile has it; equal without experts."""
     grade: Class
+    headroom: float | None = None
+    """Where the risk is high: the share of a GPU's memory that would have to stay free for a moderate one."""
+
+    @classmethod
+    def of(cls, probability: float, balanced: float, uneven: float) -> MemoryRisk:
+        """Of a peak that is `uneven` times as high as predicted where experts are."""
+        grade = grade_of(probability)
+        return cls(probability, balanced, grade, headroom_for(uneven) if grade == "high" else None)
 
 
 def risk_of(run: Run, layers: tuple[int, ...], recomputed: tuple[int, ...], predicted: float) -> MemoryRisk:
@@ -42,10 +50,17 @@ def risk_of(run: Run, layers: tuple[int, ...], recomputed: tuple[int, ...], pred
     balanced = share_above(room / predicted)
     uneven = uneven_run(run, layers)
     if uneven is None:
-        return MemoryRisk(balanced, balanced, grade_of(balanced))
-    more = float(estimate(uneven, layers, recomputed).memory.total)
-    risk = share_above(room / max(more, predicted))
-    return MemoryRisk(risk, balanced, grade_of(risk))
+        return MemoryRisk.of(balanced, balanced, 1.0)
+    more = max(float(estimate(uneven, layers, recomputed).memory.total), predicted)
+    return MemoryRisk.of(share_above(room / more), balanced, more / predicted)
+
+
+def headroom_for(uneven: float) -> float:
+    """Headroom, in whole per cent, with which a plan that fills the rest has a moderate risk at most."""
+    table = settings()
+    shares, logs = zip(*table["quantiles"].items(), strict=True)
+    ratio = uneven * exp(float(np.interp(1 - table["classes"]["moderate"], shares, logs)))
+    return ceil(100 * (1 - 1 / ratio)) / 100
 
 
 def uneven_run(run: Run, layers: Sequence[int]) -> Run | None:

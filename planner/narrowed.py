@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from planner.english import enumerated
@@ -41,14 +41,41 @@ def without_keys(instance: Instance, keys: Sequence[str]) -> Instance:
     return replace(free, switches=chosen, stack=software(instance.stack.name, chosen))
 
 
-def keys_in_conflict(instance: Instance, tables: Tables = Table.of) -> tuple[str, ...]:
-    """A smallest set of keys that leaves no layout; empty if there is one, or none without any key."""
+def keys_in_conflict(
+    instance: Instance, tables: Tables = Table.of, asked: Collection[str] = ()
+) -> tuple[str, ...]:
+    """A smallest set of keys that leaves no layout; empty if there is one, or none without any key.
+
+    `asked`: decisions whose values are those of a question, and not of the problem's `search`.
+    """
 
     def helps(keys: list[str]) -> bool:
         return valid(without_keys(instance, keys), tables)
 
-    named = keys_of(instance)
+    named = [key for key in keys_of(instance) if key.removeprefix(PREFIX) not in asked]
     return smallest(named, helps) if named and helps(named) and not valid(instance, tables) else ()
+
+
+def why_no_layout(
+    instance: Instance,
+    of: Finding[P],
+    asked: Collection[str] = (),
+    sizes: str = "",
+) -> str:
+    """Why nothing is valid: the keys that leave no layout and the values that would do, if it is `search`.
+
+    `sizes`: what is said where it is not.
+    """
+    keys = keys_in_conflict(instance, asked=asked)
+    if not keys:
+        return sizes or nothing_left("such layout")
+    leave = f"{' and '.join(keys)} {'leaves' if len(keys) == 1 else 'leave'} no such layout"
+    return "; ".join([leave, *(move.text for move in other_values(instance, keys, of))])
+
+
+def nothing_left(what: str, keys: Sequence[str] = ()) -> str:
+    """That sizes leave none of what was looked for, with the keys of `search` that may have a part in it."""
+    return f"{enumerated(['the batch', 'the layers', 'the pools', *keys])} leave no {what}"
 
 
 def valid(instance: Instance, tables: Tables = Table.of) -> bool:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from hardware.accelerator import Accelerator
 from planner.frameworks.lacking import why_not
-from planner.frameworks.rules import trains
+from planner.frameworks.rules import overlaps_experts, trains
 from planner.frameworks.table import ANY, FRAMEWORKS, framework_of, profile_of
 from planner.instance import Instance
 from planner.mixing import LAUNCHERS
 from planner.narrowing import DEFAULT_STACK
 from planner.space.recompute import recompute_families
 from planner.space.values import base_keys
+from planner.switch_rules import always_overlaps, lacking, uncovered
 from planner.switches import software
 
 FRAMEWORK = "search.framework"
@@ -28,7 +29,7 @@ def with_framework(instance: Instance, name: str) -> Instance:
     rules = framework_of(name)
     own, switches = profile_of(name, DEFAULT_STACK), instance.switches
     stack = software(own, switches) if instance.own_stack else instance.stack
-    by_stage = rules is None or rules.recompute == "stage"
+    by_stage = not instance.stages_alike and (rules is None or rules.recompute == "stage")
     return replace(instance, framework=name, stack=stack, per_stage_recompute=by_stage)
 
 
@@ -57,11 +58,32 @@ def with_memory(gpu: Accelerator, size: float) -> Accelerator:
 
 
 def others(instance: Instance) -> tuple[str, ...]:
-    """Frameworks that may have a plan where the instance's has none, the nearest to today's usual first."""
+    """Frameworks that may have a plan where the instance's has none, the nearest to today's usual first.
+
+    Those that have overlap on or off as the problem's `search` says.
+    """
     if instance.framework == ANY:
         return ()
-    names = (*FRAMEWORKS, ANY) if instance.mixing is None else LAUNCHERS
-    return tuple(name for name in names if name != instance.framework)
+    every = (*FRAMEWORKS, ANY) if instance.mixing is None else LAUNCHERS
+    each = (name for name in every if name != instance.framework)
+    return tuple(name for name in each if switched_as_asked(with_framework(instance, name)))
+
+
+def switched_as_asked(instance: Instance) -> bool:
+    """Whether framework, profile and model have the switches that the problem asks for (`switch_rules`)."""
+    allowed, asked = instance.narrowing.allowed, dict(instance.switches)
+    if allowed.get("ep_overlap") == (True,):
+        asked["ep_overlap"] = True
+        if not overlaps_experts(instance.framework):
+            return False
+    stages = tuple(int(zero) for zero in allowed.get("zero", ()))
+    if asked.get("dp_overlap") is False and always_overlaps(instance.framework, stages):
+        return False
+    missing = (
+        lacking(instance.framework, instance.stack, name, on=on) for name, on in instance.switches.items()
+    )
+    nothing = (uncovered(instance.architecture, instance.stack, name) for name, on in asked.items() if on)
+    return not any((*missing, *nothing))
 
 
 def unlaunchable(instance: Instance) -> tuple[str, str] | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 from time import monotonic
 
 from costmodel.units import DAY, HOUR
 from planner import answer, solution
 from planner.asking import Asking
+from planner.census import Census, narrows
 from planner.conflict import HOW_FAR, NEAREST
 from planner.economics import gap
 from planner.english import counted
@@ -131,9 +133,12 @@ def proved(search: Together, best: Whole | None, others: list[Whole], started: f
                 counts["bounded"] += number
                 counts["feasible"] += number
     share = 0.0 if best is None else gap_of(search, best, others)
-    return solution.Proof(
+    proof = solution.Proof(
         **counts, solved=search.effort.solved, gap=share, seconds=monotonic() - started, rejected=rejected
     )
+    if search.effort.out_of_time or not (best is None or narrows(search.run)):
+        return proof
+    return reduce(Census.beside, map(Census.of, search.phases)).within(proof)
 
 
 def reported(

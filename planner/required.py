@@ -83,9 +83,14 @@ def fewer_microbatches(rows: Groups, bound: Array, longest: float) -> Array:
 
 def requirements_of(instance: Instance) -> tuple[Requirement, ...]:
     """All requirements of an instance; those on days and dollars are its deadline and budget."""
+    of = memory_requirement(instance)
+    return (*instance.narrowing.required, *instance.limits.steps, *(() if of is None else (of,)))
+
+
+def memory_requirement(instance: Instance) -> Requirement | None:
+    """The tightest requirement on memory."""
     most = instance.limits.most_memory
-    memory = () if most is None else (Requirement("memory_gib", "<=", (most / GIB,)),)
-    return (*instance.narrowing.required, *instance.limits.steps, *memory)
+    return None if most is None else Requirement("memory_gib", "<=", (most / GIB,))
 
 
 def with_requirements(instance: Instance, required: Iterable[Requirement]) -> Instance:

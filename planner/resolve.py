@@ -47,6 +47,7 @@ def whole_instance(problem: Problem) -> Instance:
         framework=search.framework,
         own_stack=search.stack is None,
         per_stage_recompute=search.by_stage,
+        stages_alike=search.per_stage_recompute is False,
         assume_mfu=problem.assume_mfu,
         nominal_parameters=problem.model.nominal_parameters,
         mixing=None if problem.mixing is None else Mixing(problem.mixing.network, problem.mixing.forms),

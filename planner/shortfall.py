@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from costmodel.units import DAY, GIB
 from planner.answer import surely
 from planner.evaluate import evaluate
+from planner.finding import Finding
 from planner.instance import Instance, Limits, Term
+from planner.narrowed import keys_of, nothing_left, why_no_layout
 from planner.relaxed import OTHERS, cheapest, every_family, fastest, limited, optimum, other_words, without
 from planner.required import requirements_of
 from planner.requirements import texts
@@ -22,15 +24,19 @@ from planner.search.opening import open_pipelines
 from planner.search.rows import memory_limits
 from planner.space.columns import LayerKeys
 from planner.space.layouts import expand
+from planner.ways_out import of_one_pool
 
 Array = NDArray[Any]
 PROBED = 4096
 """Pipelines whose even split is priced to see how much memory they need."""
 
 
-def why_none(table: Table, mask: Mask, until: float | None = None) -> tuple[str, str]:
+def why_none(
+    table: Table, mask: Mask, asked: Collection[str] = (), until: float | None = None
+) -> tuple[str, str]:
     """Why no plan of a mask is within the limits: the limit, and how near the nearest comes to it.
 
+    `asked`: decisions whose values are those of a question (`--why`), and not of the problem's `search`.
     Raises OutOfTime where that is not known by `until` (of time.monotonic).
     """
     instance, limits, effort = table.instance, table.goal.limits, Effort(until=until)
@@ -63,7 +69,8 @@ def why_none(table: Table, mask: Mask, until: float | None = None) -> tuple[str,
         plan = fastest(free, free.limits, mask, find if run_only else apart)
         if plan is not None:
             return " and ".join(named), fastest_words(*surely(free, plan))
-    return memory_words(Table.of(free, goal_of(free), every_family(free), effort.check), mask)
+    whole = Table.of(free, goal_of(free), every_family(free), effort.check)
+    return memory_words(whole, mask, of_one_pool(apart), asked)
 
 
 def nearest_words(limits: Limits, name: str, days: float, cost: float) -> str:
@@ -81,7 +88,7 @@ def fastest_words(days: float, cost: float) -> str:
     return f"the fastest takes {days:.1f} days and costs ${cost:,.0f}"
 
 
-def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
+def memory_words(table: Table, mask: Mask, of: Finding[Plan], asked: Collection[str]) -> tuple[str, str]:
     """How much memory the leanest even split needs against what there is, or that nothing is valid."""
     instance, table = table.instance, table.blank()
     table.list_pipelines(np.flatnonzero(chosen(mask, table.book.keys)))
@@ -94,7 +101,10 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     groups = table.book.specific(every.take(np.flatnonzero(chosen(mask, every))))
     candidates = expand(instance, groups.take(slice(PROBED)))
     if not len(groups) or not chosen(mask, candidates).any():
-        return "search", nothing_left(instance, mask, (table.book.keys, rows, every, candidates))
+        masked = masks(mask, (table.book.keys, rows, every, candidates))
+        if masks(mask, (table.book.keys, rows, every, candidates)):
+            return "search", nothing_left("other value", keys_of(instance))
+        return "search", why_no_layout(instance, of, asked)
     plain = replace(candidates, m_high=candidates.m_low)
     figures = evaluate(table.book, plain)
     need, room = (
@@ -106,16 +116,9 @@ def memory_words(table: Table, mask: Mask) -> tuple[str, str]:
     return "memory", f"the leanest even split needs {least:.1f} GiB of {there:.1f} on each GPU"
 
 
-def nothing_left(instance: Instance, mask: Mask, looked_at: Sequence[LayerKeys]) -> str:
-    """What leaves no other value: the problem's own `search` too, where it narrows any decision.
-
-    A mask that takes all it is asked about is of an instance as asked (`--why`): what that allows may be the
-    question's.
-    """
-    masked = not all(chosen(mask, rows).all() for rows in looked_at)
-    if masked and instance.narrowing.allowed:
-        return "the batch, the layers, the pools and what `search` allows leave no other value"
-    return "the batch, the layers and the pools leave no other value"
+def masks(mask: Mask, looked_at: Sequence[LayerKeys]) -> bool:
+    """Whether a mask leaves out any of what it is asked about; else the instance is all that is asked."""
+    return not all(chosen(mask, rows).all() for rows in looked_at)
 
 
 def chosen(mask: Mask, rows: LayerKeys) -> Array:

@@ -183,6 +183,8 @@ class MemoryRisk(Report):
     probability: NonNegativeFloat
     balanced: NonNegativeFloat
     """The same with tokens spread over experts as evenly as the profile has it."""
+    headroom: NonNegativeFloat | None = None
+    """Where the risk is high: `limits.memory_headroom` with which it would be moderate at most."""
 
 
 class Sure(Report):
@@ -320,21 +322,33 @@ class Proof(Report):
 
     lattice: NonNegativeInt
     """Combinations of decision values."""
+    unrestricted: NonNegativeInt | None = None
+    """What divisibility and topology allow on any framework, with nothing narrowed. Counted where the problem
+    narrows decisions, or where nothing fits."""
+    narrowed: dict[str, NonNegativeInt] = {}
+    """Of these, what each thing that narrows removes of what those before it leave: `search.framework`, then
+    keys of `search`, then required decisions, each in the order of the problem."""
+    needless: NonNegativeInt = 0
+    """Of the rest, those that recompute modules of which others are as quick and as small in every layer.
+    What is left then is `valid`."""
     valid: NonNegativeInt
-    """Of these, what divisibility and topology allow."""
+    """Combinations that divisibility, topology, the framework and what is narrowed allow."""
     feasible: NonNegativeInt
     """Of these, what no limit rules out as far as was looked: bounds dismiss most without a closer look."""
     screened: NonNegativeInt
-    """Dropped: another is at least as good in time and cost."""
+    """Dropped: another is at least as good in time and cost; out of time, or not looked at yet."""
     bounded: NonNegativeInt
-    """Dropped: their lower bound cannot beat the plan."""
+    """Dropped: their lower bound cannot beat the plan; out of time, or not solved yet."""
     solved: NonNegativeInt
     """Solved exactly, with their stage assignment."""
     gap: NonNegativeFloat
     """(objective - bound) / objective; 0 is proved optimal."""
     seconds: NonNegativeFloat
     rejected: dict[str, NonNegativeInt] = {}
-    """Valid combinations by the limit that rules them out."""
+    """Valid combinations by the limit that ruled them out first, each counted once; `feasible` are the
+    others. `memory` is the GPUs' own with its headroom, beside what only a required `memory_gib` rules out.
+    Of a run in phases: candidates of all phases, against what the limits leave a phase. With `mixing`: those
+    on one pool."""
 
 
 class Relaxation(Report):
@@ -385,11 +399,13 @@ class MixingProof(Report):
     node_pairs: NonNegativeInt
     """Numbers of nodes of two pools, in every form and order."""
     layouts: NonNegativeInt
-    """Layouts on them that were written down; all others have a bound that cannot win."""
+    """Layouts on them that were written down; all others have a bound that is outside the limits or cannot
+    win. Layouts are not counted by the limit that rules them out."""
     solved: NonNegativeInt
     """Stage assignments solved exactly."""
     gap: NonNegativeFloat
-    """(objective - bound) / objective; 0 is proved optimal."""
+    """(objective - bound) / objective of the plan that is chosen, by what a plan on two pools takes at least;
+    0: none is better."""
     seconds: NonNegativeFloat
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner import answer, explain
 from planner.asking import Asking
+from planner.census import Census, narrows
 from planner.conflict import HOW_FAR, NEAREST, infeasible
 from planner.errors import nothing_found
 from planner.instance import Instance
@@ -60,6 +61,8 @@ def solve(
     if plan is None and not surely:
         raise nothing_found(time_limit)
     proved = proof(table, Ledger.of(table, usual), effort)
+    if surely and (plan is None or narrows(instance)):
+        proved = Census.of(instance).within(proved)
     # Before anything is explained: what time there is belongs to the search.
     pairs = None if instance.mixing is None else look_at_pairs(instance, effort)
     asking = Asking(until)

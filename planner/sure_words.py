@@ -8,6 +8,7 @@ from planner import answer
 from planner.account import Account
 from planner.explanation import Sureness
 from planner.instance import Instance
+from planner.limit_words import safer_words
 from planner.price_of_sureness import price_of_sureness
 from planner.reason_words import days_words, money_words
 from planner.search import Plan
@@ -33,7 +34,8 @@ def sureness_told(of: Estimate) -> Sureness:
         told.insert(0, f"Four of five such runs take {low:.1f} to {high:.1f} days ({of.evidence} evidence).")
     if of.out_of_memory is not None:
         risk = of.out_of_memory
-        told.append(f"The risk to run out of memory is {risk.risk} ({risk.probability:.1%}).")
+        safer = "" if risk.headroom is None else f"; {safer_words(risk.headroom)}"
+        told.append(f"The risk to run out of memory is {risk.risk} ({risk.probability:.1%}){safer}.")
     return Sureness(
         interval_80_days=of.interval_80_days,
         evidence=of.evidence or "",

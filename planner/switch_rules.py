@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from costmodel.architecture import Architecture
 from costmodel.stack import Stack, stack_names
 from costmodel.tensor_parallel import overlap_covers
 from planner.errors import Refused
-from planner.frameworks.table import MOST_MTP, Framework, framework_of, table
+from planner.frameworks.table import MOST_MTP, framework_of, table
 from planner.switches import TRAFFIC, has, hides, software
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ def lacking(framework: str, stack: Stack, name: str, *, on: bool) -> str:
     return f"the profile {stack.name} hides no {of}" if on and not hides(stack, name) else ""
 
 
+def always_overlaps(framework: str, stages: Sequence[int]) -> bool:
+    """Whether a framework hides the gradients' traffic of each of some ZeRO stages, switched off or not."""
+    rules = framework_of(framework)
+    return rules is not None and bool(stages) and not any(rules.exposes(zero) for zero in stages)
+
+
 def uncovered(model: Architecture, stack: Stack, name: str) -> str:
     """Why a model has nothing that a switch could hide, as a clause; empty where it has."""
     if name == "tp_overlap" and not overlap_covers(model, stack):
@@ -53,15 +60,9 @@ def _asked_on(search: Search, name: str) -> None:
 
 
 def _asked_off(search: Search, name: str) -> None:
-    rules = framework_of(search.framework)
     if why := lacking(search.framework, search.software, name, on=False):
         raise Refused(f"found false, and {why}", "true, or `framework: any`", "", (name,))
-    if rules is not None and name == "dp_overlap":
-        _sharded(search, rules)
-
-
-def _sharded(search: Search, rules: Framework) -> None:
-    if search.zero and not any(rules.exposes(zero) for zero in search.zero):
+    if name == "dp_overlap" and search.zero and always_overlaps(search.framework, search.zero):
         stages = ", ".join(map(str, search.zero))
         found = f"found false with `zero: [{stages}]`, which {search.framework} overlaps in any case"
         raise Refused(found, "true, or other ZeRO stages", "", ("dp_overlap",))

@@ -26,8 +26,20 @@ from planner.relaxed import (
     possible,
     without,
 )
+from planner.search import Plan
 from planner.solution import Relaxation
-from planner.variants import only, pool_name
+from planner.variants import decided, only, pool_name
+
+
+def of_one_pool(find: Optimum) -> Finding[Plan]:
+    """How plans on one pool are found."""
+    return Finding(
+        fastest=partial(fastest, find=find),
+        possible=partial(possible, find=find),
+        moved_limits=partial(moved_limits, find=find),
+        took=surely,
+        decided=lambda instance, plan, name: decided(instance, plan).get(name),
+    )
 
 
 def moved_limits(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:

@@ -14,9 +14,11 @@ from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
 from planner.instance import Instance, Pool
 from planner.mixing import FORMS
+from planner.narrowed import why_no_layout
 from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import label
+from planner.relaxed import optimum
 from planner.search import Plan, Table, goal_of
 from planner.shortfall import why_none
 from planner.space.layouts import chunk_counts
@@ -25,6 +27,7 @@ from planner.space.values import context_parallel_sizes, divisors, tensor_parall
 from planner.switches import ON, TRAFFIC, spoken, word
 from planner.switches import WORDS as SWITCHED
 from planner.variants import decided, fixed, overlap_words
+from planner.ways_out import of_one_pool
 from planner.why_overlap import best_asked, unswitchable
 
 OTHER_NAMES = {
@@ -227,9 +230,11 @@ def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
         trained = " that train in that precision" if "precision" in question else ""
         return "hardware", f"no pool has so many GPUs of that type{trained}"
     table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
+    asked = {*question, "recompute"} if "recompute_modules" in question else question
     if not len(table.book.keys):
-        return unlaunchable(narrow) or ("search", "the model's sizes do not divide so")
-    return why_none(table, lambda rows: True)
+        no_key = "the model's sizes do not divide so"
+        return unlaunchable(narrow) or ("search", why_no_layout(narrow, of_one_pool(optimum), asked, no_key))
+    return why_none(table, lambda rows: True, asked)
 
 
 def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:

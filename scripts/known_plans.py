@@ -51,7 +51,8 @@ def measured_words(known: Known) -> str:
         "tflops_per_gpu": "{:.0f} TFLOP/s",
         "step_time_s": "{:.1f} s",
     }
-    return ", ".join(form[name].format(value) for name, value in known.measured.items()) or "-"
+    found = ", ".join(form[name].format(value) for name, value in known.measured.items())
+    return found or "nothing published"
 
 
 ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (

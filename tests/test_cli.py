@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import planner
 from planner.cli.app import VERBS, app
+from planner.cli.words import stages_line
 from planner.errors import TimeLimit
-from planner.solution import Solution
+from planner.solution import Solution, Stage
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "problems" / "70b_3T_60days.yaml"
@@ -275,7 +276,7 @@ FACTS = (
     "proved optimal", "640 x H800 in 80 nodes", "TP8 PP4 DP20", "ZeRO 1", "bf16", "57.6 days", "54.2 to 61.3", "4.65 s",
     "$1,769,761", "40.1 %", "880 tokens/s", "62.0 GiB of 75.2 GiB", "86.0 %", "data parallel", "2.4 days", "$230,239",
     "13.2 GiB", "91.2 GiB", "H20", "71.3 days", "2.00 USD/gpu-hour", "41,200 valid", "gap 0.00 %", "20,000 by deadline",
-    "2 x 21 layers", "19 layers, 3 recomputed", "640 sequences = 2.62M tokens",
+    "2 x 21 layers", "19 layers, 3 of them recomputed", "640 sequences = 2.62M tokens",
 )  # fmt: skip
 
 
@@ -438,3 +439,12 @@ def test_a_full_disk_is_said_and_no_defect():
     result = subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stderr == "planner: the output cannot be written: No space left on device\n"
+
+
+def test_recomputed_layers_are_those_of_the_rank_and_not_of_its_chunks() -> None:
+    decisions = feasible().plans[0].decisions
+    stage = Stage(layers=7, recomputed_layers=3, chunks=(1, 3, 3))
+    words = stages_line(decisions.model_copy(update={"stages": (stage, Stage(layers=6, chunks=(2, 2, 2)))}))
+    assert (
+        words == "1 x 7 layers, 3 of them recomputed, in chunks of 1, 3, 3; 1 x 6 layers in chunks of 2, 2, 2"
+    )

@@ -24,6 +24,7 @@ from costmodel.run import Run
 from costmodel.units import DAY
 from planner import chance
 from planner.cli.app import app
+from planner.cli.words import memory_risk_words
 from planner.confidence import TAIL, Band, band_of, least_margins
 from planner.economics import Economy
 from planner.errors import InvalidInput
@@ -34,6 +35,7 @@ from planner.memory_risk import settings as risk_settings
 from planner.problem import parse_problem
 from planner.runs import DescribedRun, describe
 from planner.search.front import frontier
+from planner.solution import MemoryRisk
 from planner.solve import solve
 from planner.space.recompute import BARE, run_of
 from planner.sureness import probabilities
@@ -268,6 +270,23 @@ def test_a_full_gpu_is_a_high_risk_and_an_emptier_one_a_low_one() -> None:
     driver = run.gpu.memory.driver
     assert risk_of(run, (40, 40), (0, 0), driver).grade == "high"
     assert risk_of(run, (40, 40), (0, 0), driver / 2).grade == "low"
+
+
+def test_a_high_risk_comes_with_the_headroom_that_makes_it_moderate_and_no_other_does() -> None:
+    run = some_run()
+    driver = run.gpu.memory.driver
+    full = risk_of(run, (40, 40), (0, 0), 0.99 * driver)
+    assert full.grade == "high"
+    assert full.headroom is not None
+    assert risk_of(run, (40, 40), (0, 0), (1 - full.headroom) * driver).grade == "moderate"
+    # It is a whole per cent: one less is not enough.
+    assert risk_of(run, (40, 40), (0, 0), (1.01 - full.headroom) * driver).grade == "high"
+    assert risk_of(run, (40, 40), (0, 0), (1 - full.headroom) * driver).headroom is None
+    told = MemoryRisk(
+        risk=full.grade, probability=full.probability, balanced=full.balanced, headroom=full.headroom
+    )
+    assert f"limits.memory_headroom: {full.headroom:.0%}" in memory_risk_words(told)
+    assert "headroom" not in memory_risk_words(told.model_copy(update={"headroom": None}))
 
 
 def test_uneven_experts_are_a_risk_that_balanced_ones_are_not() -> None:

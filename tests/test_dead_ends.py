@@ -9,14 +9,18 @@ import pytest
 import yaml
 
 from costmodel.cards import card_names, load_card
+from planner.errors import InvalidInput
 from planner.frameworks.lacking import PLAIN, why_not, words
 from planner.frameworks.models import names_of, shapes
 from planner.frameworks.table import FRAMEWORKS, table
 from planner.narrowed import keys_of, valid, without_keys
-from planner.problem import parse_problem
+from planner.other_frameworks import others, with_framework
+from planner.problem import Problem, parse_problem
 from planner.resolve import instance_of
 from planner.solution import Conflict, Solution
 from planner.solve import solve
+from planner.variants import fixed
+from planner.why import no_plan
 
 SMALL = """
 name: small
@@ -239,6 +243,54 @@ def test_the_problems_own_search_is_among_what_leaves_no_other_value() -> None:
     fixed = {"tp": 2, "pp": 2, "cp": 1, "micro_batch": [1, 2], "zero": 1, "vpp": 1}
     pool = [{"gpu": "H800", "nodes": {"min": 4, "max": 4}, "price": "2 USD/gpu-hour"}]
     reasons = {of.decision: of.text for of in solved(fixed, hardware=pool).plans[0].reasons}
-    assert "the batch, the layers, the pools and what `search` allows leave no other value" in reasons["dp"]
+    keys = "search.tp, search.cp, search.pp, search.vpp, search.micro_batch and search.zero"
+    assert f"the batch, the layers, the pools, {keys} leave no other value" in reasons["dp"]
     free = {of.decision: of.text for of in solved({}, hardware=pool).plans[0].reasons}
     assert "the batch, the layers and the pools leave no other value" in free["num_gpus"]
+
+
+def test_a_question_that_search_leaves_no_layout_for_names_the_key_and_what_would_do() -> None:
+    """On 32 GPUs no DP of 32 goes with a pipeline, and DP 5 with nothing."""
+    pool = [{"gpu": "H800", "nodes": {"min": 4, "max": 4}, "price": "2 USD/gpu-hour"}]
+    problem = yaml.safe_load(SMALL) | {"search": {"tp": [1, 2, 4], "pp": [2, 4]}, "hardware": pool}
+    instance = instance_of(parse_problem(problem))
+    because, said = no_plan(fixed(instance, {"dp": 32}), {"dp": 32})
+    assert because == "search"
+    assert said.startswith("search.pp leaves no such layout; without search.pp a plan is possible")
+    because, said = no_plan(fixed(instance, {"dp": 5}), {"dp": 5})
+    assert (because, said) == ("search", "the batch, the layers and the pools leave no such layout")
+
+
+SWITCHED: list[dict[str, Any]] = [
+    *({f"{name}_overlap": on} for name, on in product(("tp", "dp", "pp", "ep"), (True, False))),
+    {"tp_overlap": True, "pp_overlap": False}, {"dp_overlap": False, "zero": [2, 3]}, {"dp_overlap": False, "zero": 1},
+    {"stack": "megatron-core", "pp_overlap": True}, {"stack": "nanotron", "tp_overlap": True}, {},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["llama-2-7b", "deepseek-v2", "deepseek-v3"])
+def test_only_frameworks_that_take_the_whole_problem_are_suggested(model: str) -> None:
+    """Switches of overlap: what is offered instead is read without a complaint, and what is not is refused."""
+
+    def problem(framework: str, search: dict[str, Any]) -> Problem | None:
+        try:
+            whole = {"model": model, "search": search | {"framework": framework}}
+            return parse_problem(yaml.safe_load(SMALL) | whole)
+        except InvalidInput:
+            return None
+
+    tried = 0
+    for framework, search in product(FRAMEWORKS, SWITCHED):
+        own = problem(framework, search)
+        if own is None:
+            continue
+        rest = (name for name in (*FRAMEWORKS, "any") if name != framework)
+        assert others(instance_of(own)) == tuple(name for name in rest if problem(name, search)), search
+        tried += 1
+    assert tried > len(FRAMEWORKS)
+
+
+def test_stages_that_are_asked_to_be_alike_stay_so_on_any_framework() -> None:
+    asked = [{"per_stage_recompute": False}, {}]
+    instances = [instance_of(parse_problem(yaml.safe_load(SMALL) | {"search": search})) for search in asked]
+    assert [with_framework(of, "any").per_stage_recompute for of in instances] == [False, True]

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from planner.solution import Stage
-from scripts.known_plans import PAGE, page
+from scripts.known_plans import PAGE, measured_words, page
 from scripts.known_runs import Known, Sides, known_plans, layers_of, side, sides
 
 KNOWN = {known.name: known for known in known_plans()}
@@ -106,3 +106,17 @@ def test_stages_are_read_in_the_order_of_the_model():
 def test_the_page_is_what_the_script_writes():
     text = page([three(name) for name in KNOWN])
     assert PAGE.read_text(encoding="utf-8") == text, "run scripts/known_plans.py --write"
+
+
+def test_a_run_without_a_measurement_says_so_and_dualpipe_is_in_no_column():
+    none = [known for known in known_plans() if not known.measured]
+    assert none
+    for known in none:
+        assert measured_words(known) == "nothing published"
+        assert "no measured" in known.represented
+
+
+def test_what_deepseek_v3_is_compared_with_is_plain_1f1b_in_every_column():
+    known, of = three("DeepSeek-V3 on 2,048 H800")
+    assert "both end at plain 1F1B (VPP 1)" in known.represented
+    assert [each.decisions["vpp"] for each in (of.plan, of.launched, of.published)] == [1, 1, 1]

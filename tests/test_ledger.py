@@ -175,6 +175,8 @@ def test_each_candidate_is_counted_once_and_rejected_only_if_it_breaks_a_limit(b
         ledger = Ledger.of(table, usual)
         check(oracle, instance, ledger)
         assert (ledger.solved > 0) == (plan is not None)
+        # Where nothing is within the limits, each candidate is ruled out by one of them.
+        assert plan is not None or ledger.feasible == 0
 
 
 @some

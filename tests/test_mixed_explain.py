@@ -177,7 +177,7 @@ def test_where_no_plan_decides_otherwise_the_nearest_is_told() -> None:
             "the fastest takes",
         ),
         ({"carbon": "10 t"}, {"tp": 4}, "carbon", "the least is"),
-        ({}, {"mixed": "stages", "pp": 1}, "search", "leave no other value"),
+        ({}, {"mixed": "stages", "pp": 1}, "search", "leave no such layout"),
         ({}, {"mixed": "replicas", "pp": 1, "tp": 1}, "memory", "none fits into the memory"),
     ],
 )

@@ -135,7 +135,9 @@ def compare(seed: int, most: int = 700, make: Callable[[Random], Instance] = pro
         within(instance, kept(instance, oracle.answers(of), required)) for of in (roomy, room_rounded(roomy))
     )
     wrong = disagreements(instance, answers, safe, plan)
-    wrong += miscounted(oracle, instance, required, Ledger.of(table, usual_families(instance)))
+    ledger = Ledger.of(table, usual_families(instance))
+    wrong += miscounted(oracle, instance, required, ledger)
+    wrong += [f"{ledger.feasible} not ruled out"] if plan is None and ledger.feasible else []
     asked = ", ".join(of.text for of in required)
     return [f"seed {seed}, {asked}: {line}" for line in wrong]
 
@@ -154,6 +156,12 @@ def miscounted(oracle: Oracle, instance: Instance, required: list[Requirement], 
         broken = [at for at in left if at not in fitting or not kept(instance, [fitting[at]], [of])]
         if ledger.rejected.get(of.text, 0) > sum(num_modes(instance, at) for at in broken):
             wrong.append(f"{ledger.rejected[of.text]} rejected by {of.text}, {len(broken)} break it")
+    there = {of.layout for of in oracle.answers(instance)}
+    short = sum(num_modes(instance, at) for at in left if at not in there)
+    if ledger.rejected.get("memory", 0) > short:
+        wrong.append(
+            f"{ledger.rejected['memory']} rejected by the GPUs' own memory, {short} have no room in it"
+        )
     return wrong if min(counted) >= 0 else [*wrong, f"negative: {ledger}"]
 
 

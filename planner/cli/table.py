@@ -11,6 +11,7 @@ from rich.text import Text
 from planner.cli.grid import grid, section, sentences
 from planner.cli.mixed_table import pool_parts
 from planner.cli.phases_table import longest, phase_facts, run_facts
+from planner.cli.proof_words import proof_words, removed_rows, removed_table, removed_title
 from planner.cli.words import (
     NO_PLAN,
     NOT_KNOWN,
@@ -21,6 +22,7 @@ from planner.cli.words import (
     dollars,
     energy_words,
     goodput_words,
+    memory_risk_words,
     seconds,
     share,
     stages_line,
@@ -35,7 +37,6 @@ from planner.solution import (
     MixingVerdict,
     Nearest,
     Plan,
-    Proof,
     RunnerUp,
     Slack,
     Solution,
@@ -72,7 +73,9 @@ def solution_table(solution: Solution) -> RenderableType:
         parts.append(section("Other GPUs", runner_ups(solution.runner_ups)))
     if solution.notes:
         parts.append(section("Notes", sentences(solution.notes)))
-    return Group(*parts, section("Proof", proof_line(solution.proof)))
+    if removed := removed_rows(solution):
+        parts.append(section(removed_title(solution), removed_table(removed)))
+    return Group(*parts, section("Proof", Text(proof_words(solution))))
 
 
 def _seq_len(solution: Solution) -> int | None:
@@ -143,8 +146,7 @@ def sure_facts(estimate: Estimate) -> list[tuple[str, str]]:
         holds = ", ".join(f"{name} {share(value)}" for name, value in estimate.probability.items())
         facts.append(("limits hold", holds))
     if estimate.out_of_memory is not None:
-        risk = estimate.out_of_memory
-        facts.append(("memory risk", f"{risk.risk}: {share(risk.probability)} run out"))
+        facts.append(("memory risk", memory_risk_words(estimate.out_of_memory)))
     return facts
 
 
@@ -195,9 +197,7 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
         rows.append(("best together", one_line(verdict.plan)))
     of = verdict.proof
     looked = f"{counted(of.node_pairs, 'pair')} of node counts, {counted(of.layouts, 'layout')}"
-    rows.append(
-        ("looked at", f"{looked}, {of.solved:,} solved exactly; gap {of.gap * 100:.2f} %; {of.seconds:.1f} s")
-    )
+    rows.append(("looked at", f"{looked}, {of.solved:,} solved exactly; {of.seconds:.1f} s"))
     return grid(rows)
 
 
@@ -214,14 +214,3 @@ def conflict_facts(conflict: Conflict) -> Table:
 def near_line(near: Nearest) -> str:
     """The nearest plan in a line, with the phase that it is of."""
     return one_line(near.plan) if near.phase is None else f"{near.phase}: {one_line(near.plan)}"
-
-
-def proof_line(proof: Proof) -> Text:
-    """How much was looked at."""
-    text = (
-        f"{counted(proof.lattice, 'combination')}, {proof.valid:,} valid, {proof.feasible:,} not ruled out; "
-        f"{proof.screened:,} screened, {proof.bounded:,} bounded away, {proof.solved:,} solved exactly; "
-        f"gap {proof.gap * 100:.2f} %; {proof.seconds:.1f} s"
-    )
-    rejected = [f"{count:,} by {label_of(name)}" for name, count in proof.rejected.items() if count]
-    return Text(text + (f"; ruled out: {', '.join(rejected)}" if rejected else ""))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from planner.english import counted
-from planner.solution import Decisions, Estimate, Kept, Losses, Meter, Solution, Stage
+from planner.limit_words import safer_words
+from planner.solution import Decisions, Estimate, Kept, Losses, MemoryRisk, Meter, Solution, Stage
 
 NO_PLAN = {
     "search": "no layout divides batch, layers, heads and GPUs as it must, within what `search` allows",
@@ -80,8 +81,8 @@ def _stage(stage: Stage) -> str:
     kinds = " + ".join(f"{n} {kind}" for kind, n in stage.kinds.items() if n) if len(stage.kinds) > 1 else ""
     layers = counted(stage.layers, "layer", "") + (f" ({kinds})" if kinds else "")
     chunks = f" in chunks of {', '.join(map(str, stage.chunks))}" if len(stage.chunks) > 1 else ""
-    recomputed = f", {stage.recomputed_layers} recomputed" if stage.recomputed_layers else ""
-    return layers + chunks + recomputed
+    recomputed = f", {stage.recomputed_layers} of them recomputed" if stage.recomputed_layers else ""
+    return layers + recomputed + (f",{chunks}" if recomputed and chunks else chunks)
 
 
 def batch_words(decisions: Decisions, seq_len: int | None) -> str:
@@ -136,6 +137,12 @@ def goodput_words(estimate: Estimate, lost: Losses) -> str:
     ideal = "" if estimate.ideal_days is None else f": {estimate.ideal_days:.1f} days if nothing stopped it"
     stops = f"{counted(lost.stops, 'stop', '.0f')}, one in {lost.mtbf_hours:.3g} h"
     return f"{share(estimate.goodput or 0.0)}{ideal}; {stops}, {lost.restart_minutes:.0f} min each"
+
+
+def memory_risk_words(of: MemoryRisk) -> str:
+    """How likely memory is not enough, and what would lower a high risk."""
+    words = f"{of.risk}: {share(of.probability)} run out"
+    return words if of.headroom is None else f"{words}; {safer_words(of.headroom)}"
 
 
 def checkpoint_words(lost: Losses) -> str:

@@ -41,7 +41,10 @@ def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason
         evidence=band.evidence,
         probability=probabilities(instance, plan, ahead, band),
         out_of_memory=solution.MemoryRisk(
-            risk=risk.grade, probability=risk.probability, balanced=risk.balanced
+            risk=risk.grade,
+            probability=risk.probability,
+            balanced=risk.balanced,
+            headroom=risk.headroom,
         ),
         breakdown_s={name: seconds for name, seconds in of.breakdown.items() if seconds},
         **ahead.figures(band),

@@ -136,12 +136,11 @@ class BestOfPairs(MixedSearch):
         asked = [each.rule(plan) for each in self.asked if each.admits(of)[0]]
         return [rule for rule in dict.fromkeys(asked) if rule is not None and not rule.holds(plan.stages)]
 
-    @property
-    def gap(self) -> float:
-        """How far the best plan may be from the best there is; 1 if none was found in time."""
-        if self.complete or self.achieved is None:
-            return 0.0 if self.complete else 1.0
-        return economics.gap(float(self.achieved[0][0]), self.least)
+    def gap(self, chosen: Keys | None) -> float:
+        """How far a plan with such sort keys may be from the best on two pools; 1 if there is none yet."""
+        if self.complete:
+            return 0.0
+        return 1.0 if chosen is None else economics.gap(float(chosen[0][0]), self.least)
 
 
 def best_of_pairs(

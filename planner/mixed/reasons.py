@@ -24,8 +24,9 @@ from planner.mixed.decided import MixedMask
 from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either, MixedQuestion, questions
 from planner.mixed.search import Memo, memo_of
-from planner.mixed.shortfall import NOTHING_LEFT, loosened
+from planner.mixed.shortfall import loosened
 from planner.mixed.words import head_words, label_of
+from planner.narrowed import keys_of, nothing_left
 from planner.relaxed import every_family
 from planner.search import Effort, Plan, Table, best, best_each, goal_of
 from planner.search.goal import OutOfTime, in_families
@@ -89,7 +90,8 @@ def why_none(
         for place, each in zip(left, answered, strict=True):
             if each.plan is not None:
                 found[place] = free.limit, free.words(told(of, each.plan))
-    return [found.get(place, NOTHING_LEFT) for place in range(len(asked))]
+    none = "search", nothing_left("other value", keys_of(instance))
+    return [found.get(place, none) for place in range(len(asked))]
 
 
 def answers(

@@ -13,8 +13,6 @@ from planner.shortfall import fastest_words, nearest_words
 from planner.solution import Plan as Told
 from planner.variants import aimed
 
-NOTHING_LEFT = "search", "the layers, the batch and the pools leave no other value"
-
 
 @dataclass(frozen=True, slots=True)
 class Loosened:

@@ -11,7 +11,7 @@ from costmodel.mixed import Mixed, Part
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from planner.confidence import Band, band_of
 from planner.instance import Instance
-from planner.memory_risk import MemoryRisk, grade_of, share_above, uneven_run
+from planner.memory_risk import MemoryRisk, share_above, uneven_run
 from planner.mixed.economy import economy_of
 from planner.mixed.outlook import PairOutlook
 from planner.mixed.plan import MixedPlan, mixed_of
@@ -49,7 +49,7 @@ def memory_risk(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> Memor
         max(share_above(room / peak) for room, peak in zip(rooms, each, strict=True))
         for each in (peaks, balanced)
     )
-    return MemoryRisk(risk, usual, grade_of(risk))
+    return MemoryRisk.of(risk, usual, max(peak / even for peak, even in zip(peaks, balanced, strict=True)))
 
 
 def uneven_mixed(of: Mixed, layers: tuple[int, ...]) -> Mixed | None:

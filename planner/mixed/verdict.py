@@ -38,7 +38,8 @@ def with_mixing(
     """
     instance, plan = search.instance, search.best
     mine = keys_if_any(instance, best)
-    better, proof = is_better(search, mine), proof_of(search)
+    better = is_better(search, mine)
+    proof = proof_of(search, search.achieved if better else mine)
     if plan is None:
         if best is None and not search.complete:
             raise TimeLimit(f"no single pool has a plan within the limits; {NONE_IN_TIME}")
@@ -85,13 +86,13 @@ def _proved(search: BestOfPairs, found: Solution, mine: Keys | None, better: boo
     }
 
 
-def proof_of(search: BestOfPairs) -> MixingProof:
-    """What was looked at."""
+def proof_of(search: BestOfPairs, chosen: Keys | None) -> MixingProof:
+    """What was looked at, with how far the plan that is chosen, by its sort keys, may be from the best."""
     return MixingProof(
         node_pairs=search.cells,
         layouts=search.layouts,
         solved=search.solved,
-        gap=search.gap,
+        gap=search.gap(chosen),
         seconds=search.seconds,
     )
 

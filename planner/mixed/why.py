@@ -10,8 +10,9 @@ from planner.explanation import Answer
 from planner.instance import Instance, Narrowing
 from planner.mixed.questions import Either
 from planner.mixed.reasons import better_than, difference, keys_if_any, told
-from planner.mixed.shortfall import NOTHING_LEFT, loosened
+from planner.mixed.shortfall import loosened
 from planner.mixed.words import head_words
+from planner.narrowed import PREFIX, keys_of, nothing_left
 from planner.solution import Decisions
 from planner.solution import Plan as Told
 from planner.variants import best_plan, fixed
@@ -70,17 +71,19 @@ def best_so(instance: Instance, question: Mapping[str, Any]) -> Told | None:
 
 def no_plan_so(instance: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
     """The limit that leaves no plan of either kind that decides so, and how near the nearest comes."""
+    keys = [key for key in keys_of(instance) if key.removeprefix(PREFIX) not in question]
+    none = "search", nothing_left("such layout", keys)
     found = next(
         (
             (free.limit, free.words(plan))
             for free in loosened(instance)
             if (plan := best_so(free.instance, question)) is not None
         ),
-        NOTHING_LEFT,
+        none,
     )
     alone = alone_that(instance, question)
     # Of plans on one pool it is known how little memory would do, or what a framework cannot launch.
-    more = found[0] in ("memory", NOTHING_LEFT[0]) and question.get("mixed", "none") == "none"
+    more = found[0] in ("memory", none[0]) and question.get("mixed", "none") == "none"
     return no_plan(alone, question) if more else found
 
 

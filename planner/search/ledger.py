@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.limits import broken_by
-from planner.search.bounded import LOOSE, GroupTable, RowTable
+from planner.keybook import KeyBook
+from planner.limits import beyond, outside
+from planner.search.bounded import LOOSE, TIGHT, GroupTable, RowTable
+from planner.search.least import Least
+from planner.search.pipelines import pipelines_of
+from planner.search.room import MEMORY, full_pipelines, own_memory, short_of
 from planner.search.table import Table
-from planner.space.counting import Counter
+from planner.search.tight import group_memory_bound, row_memory_bound
+from planner.space.columns import Candidates, Groups, Pipelines
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +48,18 @@ class Ledger:
         valid, few = counter.keys(keys.take(some), table.at_least[some])
         least, rejected = table.least_of_keys(), dict(table.outside.by_limit)
         _count(rejected, "deadline", few.sum())
-        # Pipelines of keys that are listed are counted one by one.
-        left = ~table.listed[1, some]
-        for limit, over in ({"budget": least.dear} | least.beyond).items():
-            _count(rejected, limit, (valid - few)[left & over[some]].sum())
-            left &= ~over[some]
+        # Pipelines of keys that are listed are counted one by one, those that do not fill apart.
+        unlisted = some[~table.listed[1, some]]
+        _beyond(rejected, least, unlisted, (valid - few)[~table.listed[1, some]])
         apart = some[table.listed[1, some] & ~table.listed[0, some]]
-        waiting = np.subtract(*counter.keys(keys.take(apart), table.at_least[apart], filled=0)).sum()
-        every = int((valid - few)[table.listed[1, some]].sum() - waiting)
-        _pipelines(table, counter, recompute, rejected, every)
+        waiting = np.subtract(*counter.keys(keys.take(apart), table.at_least[apart], filled=0))
+        _beyond(rejected, table.least_of_keys(filled=False), apart, waiting)
+        every = int((valid - few)[table.listed[1, some]].sum() - waiting.sum())
+        _pipelines(table, recompute, rejected, every)
         bounded, groups = 0, table.groups
         for part, of in ((groups, ~groups.expanded), (table.rows, ~table.rows.exact)):
-            bounded += _tight(table, part, np.flatnonzero(of & (part.level > LOOSE)), rejected)
+            bounded += _written(table, part, np.flatnonzero(of & (part.level > LOOSE)), rejected)
+            _written(table, part, np.flatnonzero(of & (part.level == LOOSE)), rejected)
         exact = table.rows.rows.take(np.flatnonzero(table.rows.exact))
         solved = int(table.counter.many.of_rows(exact).sum())
         screened = int(valid.sum()) - sum(rejected.values()) - bounded - solved
@@ -63,39 +71,89 @@ def _count(rejected: dict[str, int], limit: str, number: int) -> None:
         rejected[limit] = rejected.get(limit, 0) + int(number)
 
 
-def _pipelines(
-    table: Table, counter: Counter, recompute: tuple[int, ...], rejected: dict[str, int], every: int
-) -> None:
+def _beyond(rejected: dict[str, int], least: Least, keys: Array, number: Array) -> None:
+    """Counts candidates of layer keys by the limit that what they take at least breaks."""
+    left = np.ones(len(keys), dtype=bool)
+    for limit, over in ({"deadline": least.late, "budget": least.dear} | least.beyond).items():
+        _count(rejected, limit, number[left & over[keys]].sum())
+        left &= ~over[keys]
+
+
+def _pipelines(table: Table, recompute: tuple[int, ...], rejected: dict[str, int], every: int) -> None:
     """Pipelines that were never opened to layouts because nothing of theirs is within the limits.
 
     Of `every` candidate of what is listed of the keys, what is not listed itself has no room.
     """
-    part, least = table.pipelines, table.least_of_pipelines()
+    part, least, book = table.pipelines, table.least_of_pipelines(), table.book
+
+    def number_of(rows: Pipelines) -> Array:
+        return table.counter.pipelines(rows, table.at_least[rows.key])
+
+    def full(of: KeyBook) -> Array:
+        return full_pipelines(of, rows, table.layouts)
+
     mine = np.isin(part.rows.family, recompute)
-    listed = part.rows.take(np.flatnonzero(mine))
-    _count(rejected, "memory", every - counter.pipelines(listed, table.at_least[listed.key]).sum())
+    if own_memory(book) is None:
+        listed = number_of(part.rows.take(np.flatnonzero(mine)))
+        _count(rejected, MEMORY, every - listed.sum())
+    else:
+        rows = _unlisted(table, recompute)
+        number = number_of(rows)
+        for limit, over in short_of(book, np.ones(len(rows), dtype=bool), full).items():
+            _count(rejected, limit, number[over].sum())
     closed = np.isneginf(part.opened) & mine
-    full = np.isinf(part.slowest)
-    broken = {"memory": full, "deadline": least.late, "budget": least.dear} | least.beyond
-    index = np.flatnonzero(closed & np.logical_or.reduce(list(broken.values())))
-    rows = part.rows.take(index)
-    number, left = counter.pipelines(rows, table.at_least[rows.key]), np.ones(len(index), dtype=bool)
-    for limit, over in broken.items():
-        _count(rejected, limit, number[left & over[index]].sum())
-        left &= ~over[index]
+    no_room = np.isinf(part.slowest)
+    beyond = {"deadline": least.late, "budget": least.dear} | least.beyond
+    index = np.flatnonzero(closed & np.logical_or.reduce([no_room, *beyond.values()]))
+    rows = part.rows.take(index[no_room[index]])
+    short = short_of(book, no_room[index], full)
+    number, left = number_of(part.rows.take(index)), np.ones(len(index), dtype=bool)
+    for limit, over in (short | {name: of[index] for name, of in beyond.items()}).items():
+        _count(rejected, limit, number[left & over].sum())
+        left &= ~over
 
 
-def _tight(
-    table: Table, part: GroupTable | RowTable, index: NDArray[np.int64], rejected: dict[str, int]
-) -> int:
-    """Adds what the bound with memory puts outside a limit to `rejected`, and counts the others."""
-    number = table.counter.many.of_rows(part.rows.take(index))
+def _unlisted(table: Table, recompute: tuple[int, ...]) -> Pipelines:
+    """Pipelines of the keys that were looked at together and not written down, as none has room."""
+    parts, keys = [Pipelines.empty()], table.book.keys
+    known = _codes(table.pipelines.rows)
+    for filled in (0, 1):
+        some = np.flatnonzero(table.listed[filled] & np.isin(keys.family, recompute))
+        rows = pipelines_of(table.book, some, table.layouts, (filled,), roomy=False)
+        parts.append(rows.take(np.flatnonzero(~np.isin(_codes(rows), known))))
+    return Pipelines.concatenate(parts)
+
+
+def _codes(rows: Pipelines) -> Array:
+    """A number for each pipeline that no other one has."""
+    return ((rows.key * (1 << 20) + rows.pp) * 4 + rows.zero) * 2 + rows.filled
+
+
+def _written(table: Table, part: GroupTable | RowTable, index: Array, rejected: dict[str, int]) -> int:
+    """Adds what bounds of rows put outside a limit to `rejected`, and counts the others."""
+    rows, number = part.rows.take(index), table.counter.many.of_rows(part.rows.take(index))
     economy, bound = part.economy.take(index), part.bound[index]
     full = np.isinf(bound)
     finite = np.where(full, 0.0, bound)
-    seconds, limits, left = economy.seconds(finite), table.goal.limits, np.ones(len(index), dtype=bool)
-    broken = {"memory": full} | broken_by(limits, economy, seconds, economy.total("cost", seconds))
-    for limit, over in broken.items():
+
+    def still_full(of: KeyBook) -> Array:
+        return np.isinf(_with_memory(of, rows.take(np.flatnonzero(full)), part.level[index][full]))
+
+    seconds, surely = economy.seconds(finite), economy.surely.seconds(finite)
+    limits, left = table.goal.limits, np.ones(len(index), dtype=bool)
+    late, dear = outside(limits, surely, economy.total("cost", surely))
+    broken = short_of(table.book, full, still_full) | {"deadline": late, "budget": dear}
+    for limit, over in (broken | beyond(limits, economy, seconds)).items():
         _count(rejected, limit, number[left & over].sum())
         left &= ~over
     return int(number[left].sum())
+
+
+def _with_memory(book: KeyBook, rows: Groups, level: Array) -> Array:
+    """The bounds with memory of groups, or of candidates at the level of theirs."""
+    if not isinstance(rows, Candidates):
+        return group_memory_bound(book, rows)
+    bound = row_memory_bound(book, rows, uniform=False)
+    some = np.flatnonzero(level > TIGHT)
+    bound[some] = np.maximum(bound[some], row_memory_bound(book, rows.take(some), uniform=True))
+    return bound

@@ -16,6 +16,7 @@ from planner.instance import Term
 from planner.limits import broken_by, outside
 from planner.running import Running
 from planner.search.bounded import GroupTable
+from planner.search.room import full_by_node
 from planner.search.shorter import shortened
 from planner.search.table import Table
 from planner.space.columns import FULL, NODE, Groups, Pipelines
@@ -62,7 +63,7 @@ def _cells(table: Table, index: Array) -> tuple[Array, Array]:
 def _layouts_of(table: Table, at: Array, dp: Array, ceiling: float, promising: Promising | None) -> Groups:
     """Layouts of some pipelines between what is open and the ceiling."""
     part = table.pipelines
-    at, dp = _near(table, *_whole(part.rows, at, dp), ceiling, promising)
+    at, dp, first = _near(table, *_whole(part.rows, at, dp), ceiling, promising)
     rows = part.rows.take(at)
     low, high = microbatch_range_filled(table.instance, rows, dp)
     valid = low <= high
@@ -71,9 +72,11 @@ def _layouts_of(table: Table, at: Array, dp: Array, ceiling: float, promising: P
     columns = {f.name: getattr(rows, f.name) for f in fields(rows)}
     high = np.maximum(high, 1)
     groups = Groups(**columns, pipeline=at, dp=dp, zero_scope=FULL + 0 * dp, m_low=low, m_high=high)
-    first, every = np.isneginf(part.opened[at]), groups
+    every = groups
     full = nodes & np.isinf(part.by_node[at])
-    table.outside.count(groups, valid & first & full, "memory")
+    counted = np.flatnonzero(valid & first & full)
+    pipelines = part.rows.take(at[counted])
+    table.count_full(groups.take(counted), lambda book: full_by_node(book, pipelines, table.layouts))
     nodes &= ~full
     step = table.book.bound(groups, part.slowest[at], part.extra[at])
     groups, step = shortened(table.book, part, groups, step)
@@ -111,14 +114,17 @@ def _whole(rows: Pipelines, at: Array, dp: Array) -> tuple[Array, Array]:
 
 def _near(
     table: Table, at: Array, dp: Array, ceiling: float, promising: Promising | None
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Layouts without those that their pipelines' bounds leave out: beyond the ceiling, or not promising.
 
-    What breaks a limit stays, to be counted, unless it is what promises that is asked.
+    What breaks a limit stays, to be counted, unless it is what promises that is asked. With each of them
+    whether it was left out so far: what is looked at again is not counted again.
     """
-    if np.isinf(ceiling) and promising is None:
-        return at, dp
-    part, running, rows = table.pipelines, Running.of(table.instance), table.pipelines.rows
+    part, every = table.pipelines, np.ones(len(at), dtype=bool)
+    unseen = np.isneginf(part.opened[at])
+    if np.isinf(ceiling) and promising is None and unseen.all():
+        return at, dp, every
+    running, rows = Running.of(table.instance), table.pipelines.rows
     num_gpus = (rows.tp * rows.cp * rows.pp)[at] * dp
     place = running.place(rows.pool[at], num_gpus)
     scale = table.instance.tokens * (1 - 1e-12) * table.book.stragglers(running.num_gpus)
@@ -128,11 +134,12 @@ def _near(
     }
     seconds = totals["time"]
     late, dear = outside(table.goal.limits, seconds, totals["cost"])
-    within = ~(late | dear)
-    far = within & (table.goal.key_bound(totals) > ceiling)
+    within, value = ~(late | dear), table.goal.key_bound(totals)
+    far = within & (value > ceiling)
     part.finished[at[far]] = False
     near = ~far if promising is None else within & ~far & promising(seconds, totals["cost"])
-    return at[near], dp[near]
+    first = unseen | (within & (value > part.opened[at]))
+    return at[near], dp[near], first[near]
 
 
 def _scopes(table: Table, rows: Pipelines, dp: Array) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from planner.search.goal import Effort, Goal
 from planner.search.least import Least, PerGpuSecond
 from planner.search.outside import Outside
 from planner.search.pipelines import PipelineTable
+from planner.search.room import Full, short_of
 from planner.search.rows import Plan, memory_limits, plain_plan, plainest_plan, solved_plan
 from planner.search.shorter import shorten
 from planner.search.tight import fitting_variants, group_memory_bound, row_memory_bound
@@ -179,8 +180,14 @@ class Table:
         self.groups.expanded[index] = True
         rows = self.book.specific(self.groups.rows.take(index))
         fits = fitting_variants(self.book, rows)
-        self.outside.count(rows, ~fits, "memory")
+        full = rows.take(np.flatnonzero(~fits))
+        self.count_full(full, lambda book: ~fitting_variants(book, full))
         self.add(expand(self.instance, rows.take(np.flatnonzero(fits))))
+
+    def count_full(self, rows: Groups, look: Full) -> None:
+        """Counts groups without room, by the limit that leaves them none (`room.short_of`)."""
+        for limit, which in short_of(self.book, np.ones(len(rows), dtype=bool), look).items():
+            self.outside.count(rows, which, limit)
 
     def add(self, rows: Candidates) -> Array:
         """Appends rows and returns their indices."""

@@ -91,13 +91,18 @@ class Counter:
 
     def totals_by_gpus(self, of: tuple[int, ...], filled: int = -1) -> tuple[Array, Array]:
         """GPUs of the layouts of a class, ascending, and candidates on the first 0, 1, 2, ... of them."""
+        pool, ranks = of[:2]
+        order, each = self._once(self._by_gpus, pool, ranks), self.by_layout(of, filled)
+        return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each[order])])
+
+    def by_layout(self, of: tuple[int, ...], filled: int = -1) -> Array:
+        """Candidates of a class on each of its layouts."""
         pool, ranks, experts, micro_batch, cp, hidden = of
-        order, whole = self._once(self._by_gpus, pool, ranks), self._whole(pool, experts)
-        each = np.zeros(len(order), dtype=np.int64)
+        whole, each = self._whole(pool, experts), np.zeros(len(self.layouts[pool, ranks].pp), dtype=np.int64)
         for chunked in values_of(self.many.in_chunks.astype(np.int64)):
             number = self._once(self._schedules, pool, ranks, experts, micro_batch, hidden | chunked, filled)
             each += number * self._once(self._stages, chunked, pool, hidden, ranks, min(cp, 2), whole)
-        return self.layouts[pool, ranks].num_gpus[order], np.concatenate([[0], np.cumsum(each[order])])
+        return each
 
     def totals_by_pp(self, of: tuple[int, ...], kind: int) -> Array:
         """Candidates of pipelines of a class on the first 0, 1, 2, ... layouts in the order of (pp, dp)."""

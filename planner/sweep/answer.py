@@ -103,8 +103,11 @@ def better_of_pairs(
     instance: Instance, single: Plan | None, effort: Effort
 ) -> tuple[Plan | MixedPlan | None, Line]:
     """The best plan on two pools where it beats the best one on one, else that one; what was looked at."""
-    plan, search = better_than(instance, keys_if_any(instance, single), effort)
-    looked_at = proof_of(search).model_dump(mode="json", exclude={"seconds"})
+    mine = keys_if_any(instance, single)
+    plan, search = better_than(instance, mine, effort)
+    looked_at = proof_of(search, mine if plan is None else search.achieved).model_dump(
+        mode="json", exclude={"seconds"}
+    )
     return (single if plan is None else plan), {"mixing": looked_at}
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-from planner.cli.table import one_line, proof_line
+from planner.cli.proof_words import proof_words, removed_rows
+from planner.cli.table import one_line
 from planner.cli.words import share
 from planner.report.data import ReportData
-from planner.report.markup import bullets, facts, paragraph, section
+from planner.report.markup import bullets, facts, numbers, paragraph, section
 
 
 def reasons(data: ReportData) -> str:
@@ -51,9 +52,16 @@ def proof(data: ReportData) -> str:
         "feasible": f"The search ran out of time: the best plan may be up to {share(of.gap)} better.",
         "infeasible": "No plan in the space of decisions satisfies the limits in this model.",
     }
-    text = proof_line(of).plain
+    text = proof_words(data.solution)
+    rows = [
+        (name or "(valid on any framework)", f"{number:,}" if name else "", f"{left:,}")
+        for name, number, left in removed_rows(data.solution)
+    ]
     return section(
-        "Proof", paragraph(words[data.solution.status]), paragraph(text[0].upper() + text[1:] + ".", "note")
+        "Proof",
+        paragraph(words[data.solution.status]),
+        numbers(("removed by", "removed", "left"), rows) if rows else "",
+        paragraph(text[0].upper() + text[1:] + ".", "note"),
     )
 
 
