@@ -101,7 +101,6 @@ def memory_words(table: Table, mask: Mask, of: Finding[Plan], asked: Collection[
     groups = table.book.specific(every.take(np.flatnonzero(chosen(mask, every))))
     candidates = expand(instance, groups.take(slice(PROBED)))
     if not len(groups) or not chosen(mask, candidates).any():
-        masked = masks(mask, (table.book.keys, rows, every, candidates))
         if masks(mask, (table.book.keys, rows, every, candidates)):
             return "search", nothing_left("other value", keys_of(instance))
         return "search", why_no_layout(instance, of, asked)
