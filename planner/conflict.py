@@ -48,7 +48,6 @@ Array = NDArray[Any]
 
 WHICH = "which limits conflict"
 HOW_FAR = "how far limits would have to move"
-NEAREST = "the plan nearest to the limits"
 """Questions, as they are told of where the time was out before they were answered."""
 
 

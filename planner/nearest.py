@@ -91,12 +91,9 @@ class Loosened:
                 self.later = {of.name: inf for of in chain(*self.free.steps[step + 1 :])}
                 self._settle(list(limits), kept)
                 kept |= self._shares(limits)
-        except OutOfTime:
-            self.proved = False
-            return self.near
-        try:
             return self._within({}, kept, None) or self.near
         except OutOfTime:
+            self.proved = False
             return self.near
 
     def _settle(self, left: list[NumberLimit], kept: dict[str, float]) -> None:

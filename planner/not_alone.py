@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from planner.asking import Asking
+from planner.conflict import HOW_FAR
 from planner.english import enumerated
 from planner.limit_words import label_of
 from planner.narrowed import PREFIX
 from planner.relaxed import OTHERS, TERMS
 from planner.solution import Conflict, Nearest
 
+NEAREST = "the plan nearest to the limits"
+"""A question, as it is told of where the time was out before it was answered."""
 WHATEVER = ("search", "reliability")
 """What leaves no plan whatever the limits (`planner.conflict.obstacle`)."""
 
 
-def with_nearest(conflict: Conflict, nearest: Nearest | None, whole: bool = True) -> Conflict:
+def with_nearest(conflict: Conflict, nearest: Nearest | None, asking: Asking) -> Conflict:
     """The conflict with the nearest plan, and a sentence on each limit of which no change alone is enough.
 
-    Not `whole`: there was no time to look at all changes.
+    No sentence where there was no time to look at all changes.
     """
-    if not whole:
+    if asking.over if nearest is None else not nearest.proved:
+        asking.unanswered.append(NEAREST)
+    if not asking.answered(HOW_FAR):
         return conflict.model_copy(update={"nearest": nearest})
     helped = {move.limit for move in conflict.relaxations}
     stuck = {name: alone_words(name, nearest) for name in conflict.limits if name not in (*helped, *WHATEVER)}

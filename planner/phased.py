@@ -12,7 +12,7 @@ from costmodel.units import DAY, HOUR
 from planner import answer, solution
 from planner.asking import Asking
 from planner.census import Census, narrows
-from planner.conflict import HOW_FAR, NEAREST
+from planner.conflict import HOW_FAR
 from planner.economics import gap
 from planner.english import counted
 from planner.errors import nothing_found
@@ -85,10 +85,8 @@ def in_conflict(search: Together, names: Sequence[str], asking: Asking) -> solut
     found = infeasible(search, asking)
     moves = (*found.relaxations, *asking.every(HOW_FAR, moved_requirements(search, asking.until)))
     nearest = nearest_run(search, names, asking.until)
-    if nearest is None and asking.over:
-        asking.unanswered.append(NEAREST)
     found = found.model_copy(update={"relaxations": moves})
-    return with_nearest(found, nearest, asking.answered(HOW_FAR))
+    return with_nearest(found, nearest, asking)
 
 
 def checked(problem: Problem, problems: list[Problem], run: PhasedRun) -> None:

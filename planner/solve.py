@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner import answer, explain
 from planner.asking import Asking
 from planner.census import Census, narrows
-from planner.conflict import HOW_FAR, NEAREST, infeasible
+from planner.conflict import infeasible
 from planner.errors import nothing_found
 from planner.instance import Instance
 from planner.nearest import nearest_miss
@@ -131,9 +131,7 @@ def with_conflict(instance: Instance, found: Solution, progress: Progress, askin
     progress("nothing fits: looking for what would have to give")
     conflict = infeasible(instance, asking)
     nearest = nearest_miss(instance, asking.until)
-    if nearest is None and asking.over:
-        asking.unanswered.append(NEAREST)
-    return found.model_copy(update={"conflict": with_nearest(conflict, nearest, asking.answered(HOW_FAR))})
+    return found.model_copy(update={"conflict": with_nearest(conflict, nearest, asking)})
 
 
 def checked(problem: Problem, plans: list[answer.solution.Plan]) -> None:

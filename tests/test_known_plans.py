@@ -116,7 +116,9 @@ def test_a_run_without_a_measurement_says_so_and_dualpipe_is_in_no_column():
         assert "no measured" in known.represented
 
 
-def test_what_deepseek_v3_is_compared_with_is_plain_1f1b_in_every_column():
+def test_what_deepseek_v3_is_compared_with_is_plain_1f1b_and_the_plan_is_interleaved():
     known, of = three("DeepSeek-V3 on 2,048 H800")
-    assert "both end at plain 1F1B (VPP 1)" in known.represented
-    assert [each.decisions["vpp"] for each in (of.plan, of.launched, of.published)] == [1, 1, 1]
+    assert "the plan has them, the middle column is plain 1F1B (VPP 1)" in known.represented
+    vpp = [each.decisions["vpp"] for each in (of.plan, of.launched, of.published)]
+    assert vpp[0] > 1
+    assert vpp[1:] == [1, 1]

@@ -20,13 +20,14 @@ from test_requirements import figures, holds, random_requirement, requiring
 from planner.english import counted
 from planner.instance import Instance
 from planner.narrowed import valid
-from planner.near import Near, Stopped, near_of
+from planner.near import Near, near_of
 from planner.nearest import AS_GOOD, PRECISION, nearest_found, nearest_miss
 from planner.nearest_words import share_words
 from planner.node_reach import MANY, TIMES, least_seconds, most_looked_at, most_used
 from planner.requirements import Requirement
 from planner.resolve import instance_of
 from planner.search import Table, best, goal_of
+from planner.search.goal import OutOfTime
 from planner.solution import Conflict, Nearest, Solution
 from planner.solve import solve
 from planner.space.recompute import recompute_families
@@ -258,7 +259,7 @@ def test_out_of_time_the_nearest_so_far_is_told_as_such() -> None:
         nonlocal searches
         searches += 1
         if searches > 2:
-            raise Stopped
+            raise OutOfTime
         return find(*asked)
 
     near = nearest_found(instance, two_searches)
