@@ -50,6 +50,16 @@ class ChunkSizes(NamedTuple):
     short: Ints
     """Layers that the two ends of the pipeline hold fewer, both together: p*ceil(L/p) - L."""
 
+    @property
+    def at_first(self) -> Ints:
+        """Of these, the most that the first stage can be without."""
+        return np.minimum(self.short, self.smaller)
+
+    @property
+    def at_last(self) -> Ints:
+        """The most that the last stage can be without."""
+        return np.minimum(self.short, self.larger)
+
 
 def most_chunks(layers: int, pp: int | Ints) -> Ints:
     """Chunks of a rank at most: as many as it has layers where they all keep step (`level_chunks`)."""
@@ -92,10 +102,10 @@ def level_chunks(layers: int, pp: int, vpp: int) -> LevelChunks | None:
 
     In the steady state every rank runs the same chunk, one after the other, so that a chunk that is longer on
     some ranks makes the others wait (of four ranks, 3 and 1 layers on two and 1 and 3 on the others take 19 %
-    longer than 2 and 2 on all). A chunk therefore has the same layers everywhere, but for the embedding's and the head's stage, which
-    make up for what is missing to that: any number fewer (94 layers on 4 x 8 stages: 2, 3 x 30, 2;
-    DeepSeek-V3's 61 on 16 x 2: 1, 2 x 30, 0 and the head), or none at all (Llama 3's 126 on 16 x 8: nothing
-    but the embedding, 126 x 1, nothing but the head).
+    longer than 2 and 2 on all). A chunk therefore has the same layers everywhere, but for the embedding's and
+    the head's stage, which make up for what is missing to that: any number fewer (94 layers on 4 x 8 stages:
+    2, 3 x 30, 2; DeepSeek-V3's 61 on 16 x 2: 1, 2 x 30, 0 and the head), or none at all (Llama 3's 126 on
+    16 x 8: nothing but the embedding, 126 x 1, nothing but the head).
     """
     held, smaller, larger, short = (int(size) for size in chunk_sizes(layers, pp, vpp))
     if vpp == 1 or not smaller or short > smaller + larger:

@@ -183,8 +183,8 @@ def settled(rows: Candidates) -> Array:
 def settled_steps(book: KeyBook, rows: Candidates, rates: StageRates, limit: float) -> Array:
     """Seconds of a step of settled rows of which no layer is recomputed in full; inf where none fits."""
     best, layers = np.full(len(rows), np.inf), book.instance.architecture.layers
-    _, smaller, larger, short = chunk_sizes(layers, rows.pp, rows.vpp)
-    fewest, most = np.maximum(0, short - larger), np.where(rows.vpp > 1, np.minimum(short, smaller), 0)
+    of = chunk_sizes(layers, rows.pp, rows.vpp)
+    fewest, most = of.short - of.at_last, of.at_first
     for at_first in range(int(most.max(initial=0)) + 1):
         some = np.flatnonzero((fewest <= at_first) & (at_first <= most))
         if not len(some):

@@ -94,9 +94,9 @@ def _interleaved(flat: Extent, layers: int, p: Array, v: Array, num_microbatches
     rounds, rest = np.divmod(np.maximum(warm_up, 1), p * v)
     first = np.where(v == 1, flat.in_flight_most, rounds * p + np.minimum(rest, p))
     last = np.where(v == 1, flat.in_flight_least, rounds * p + np.clip(rest - (v - 1) * p, 0, p))
-    held, smaller, _, _ = chunk_sizes(layers, p, v)
-    at_first, at_last = _fewer(layers, p, v)
-    fewer = np.where(v == 1, 0, at_first * (rank == 0) + at_last * (rank == p - 1))
+    of = chunk_sizes(layers, p, v)
+    held, smaller = of.held, of.smaller
+    fewer = np.where(v == 1, 0, of.at_first * (rank == 0) + of.at_last * (rank == p - 1))
     # The last chunks are the ones that hold a layer more.
     without = np.clip(v - (held - smaller * v), 0, v)
     larger = warm_up - without * rounds * p - np.minimum(rest, without * p)
@@ -123,10 +123,9 @@ def _however_interleaved(flat: Extent, layers: int, p: Array) -> Extent:
     """
     rank, several = np.arange(flat.exists.shape[1]), p > 1
     # Two chunks are the ones of which the ends can be without the most layers.
-    held, _, larger, _ = chunk_sizes(layers, p, np.full_like(p, 2))
-    at_first, at_last = _fewer(layers, p, np.full_like(p, 2))
-    fewest = held - at_first * (rank == 0) - at_last * (rank == p - 1)
-    less = (p - np.minimum(p, 2 * (p - rank) - 1)) * larger
+    of = chunk_sizes(layers, p, np.full_like(p, 2))
+    held, fewest = of.held, of.held - of.at_first * (rank == 0) - of.at_last * (rank == p - 1)
+    less = (p - np.minimum(p, 2 * (p - rank) - 1)) * of.larger
     return replace(
         flat,
         least=np.where(several, fewest, flat.least),
@@ -140,17 +139,12 @@ def _however_interleaved(flat: Extent, layers: int, p: Array) -> Extent:
     )
 
 
-def _fewer(layers: int, p: Array, v: Array) -> tuple[Array, Array]:
-    """Layers that the first and the last stage of an interleaved pipeline may be without: (rows, 1)."""
-    _, smaller, larger, short = chunk_sizes(layers, p, v)
-    return np.minimum(short, smaller), np.minimum(short, larger)
-
-
 def _of_kind(reach: Extent, mix: LayerMix, p: Array, v: Array, any_vpp: bool) -> Extent:
     """Extents of the more numerous of two kinds of layers."""
     rank, chunked = np.arange(reach.exists.shape[1]), v > 1
-    base = np.where(chunked, chunk_sizes(mix.layers, p, v).smaller, 1)
-    end = base - np.where(chunked, _fewer(mix.layers, p, v)[0], 0)
+    of = chunk_sizes(mix.layers, p, v)
+    base = np.where(chunked, of.smaller, 1)
+    end = base - np.where(chunked, of.at_first, 0)
     # Layers of the other kind may take a rank's places: anywhere, or those of the leading stages.
     taken = 1 + np.maximum(-(-(mix.lead - end) // np.maximum(base, 1)), 0) if mix.lead else p * v
     # The first stage may be empty if the pipeline is interleaved in the end.

@@ -51,7 +51,7 @@ class LayerMix:
         if self.even:
             return np.asarray(self.layers // stages)
         of = chunk_sizes(self.layers, stages, np.asarray(chunks))
-        return np.where(np.asarray(chunks) > 1, of.held - np.minimum(of.short, of.larger), 1)
+        return np.where(np.asarray(chunks) > 1, of.held - of.at_last, 1)
 
 
 def layer_mix(instance: Instance) -> LayerMix:

@@ -59,15 +59,14 @@ def _interleaved_cases(layers: int, pp: Array, vpp: Array) -> list[Recompute]:
 def _of_chunks(layers: int, pp: Array, vpp: Array, each: Array) -> Recompute:
     """Of interleaved rows that recompute so many layers of each virtual stage, or all it has."""
     rank, p, v, q = np.arange(int(pp.max())), pp[:, None], vpp[:, None], each[..., None]
-    held, smaller, larger, short = chunk_sizes(layers, p, v)
+    of = chunk_sizes(layers, p, v)
     # Of a rank whose chunks are whole: at the ends fewer.
-    again = np.where(q > smaller, held, v * q)
-    first, last = (
-        np.minimum(q, size) - np.minimum(q, size - np.minimum(short, size)) for size in (smaller, larger)
-    )
+    again = np.where(q > of.smaller, of.held, v * q)
+    ends = ((of.smaller, of.at_first), (of.larger, of.at_last))
+    first, last = (np.minimum(q, size) - np.minimum(q, size - without) for size, without in ends)
     least = again - first * (rank == 0) - last * (rank == p - 1)
-    total = (p * again - np.minimum(first + last, short))[:, 0]
-    every = q >= larger
+    total = (p * again - np.minimum(first + last, of.short))[:, 0]
+    every = q >= of.larger
     least, most = (np.where(every, layers, value) for value in (least, again))
     return Recompute(least, most, False, np.where(every[..., 0], layers, total))
 

@@ -21,11 +21,10 @@ from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
 from planner.near import value_told
 from planner.relaxed import TERMS, limited, optimum, possible, smallest, tables_until, without
-from planner.requirements import SWITCH
 from planner.search import Effort
 from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
-from planner.switches import SWITCHES, word
+from planner.switches import SWITCHES
 from planner.variants import aimed, with_pool
 from planner.ways_out import less_headroom, moved_nodes, relaxation
 
@@ -126,7 +125,4 @@ def spent(plan: Told) -> dict[Term, float]:
 
 def decision_told(instance: Instance, plan: Told, name: str) -> Any:
     """A decision of a plan, by its key of `search`; None of software, which is switched and not decided."""
-    if name in SWITCHES:
-        return None
-    value = getattr(plan.decisions, name)
-    return word(value) if name == SWITCH else "+".join(value) if name == "recompute_modules" else value
+    return None if name in SWITCHES else value_told(plan, name)

@@ -71,12 +71,19 @@ def _count(rejected: dict[str, int], limit: str, number: int) -> None:
         rejected[limit] = rejected.get(limit, 0) + int(number)
 
 
+def _by_first(rejected: dict[str, int], number: Array, broken: dict[str, Array]) -> Array:
+    """Counts candidates of rows by the first limit that is broken; which rows break none."""
+    left = np.ones(len(number), dtype=bool)
+    for limit, over in broken.items():
+        _count(rejected, limit, number[left & over].sum())
+        left &= ~over
+    return left
+
+
 def _beyond(rejected: dict[str, int], least: Least, keys: Array, number: Array) -> None:
     """Counts candidates of layer keys by the limit that what they take at least breaks."""
-    left = np.ones(len(keys), dtype=bool)
-    for limit, over in ({"deadline": least.late, "budget": least.dear} | least.beyond).items():
-        _count(rejected, limit, number[left & over[keys]].sum())
-        left &= ~over[keys]
+    broken = {"deadline": least.late, "budget": least.dear} | least.beyond
+    _by_first(rejected, number, {limit: over[keys] for limit, over in broken.items()})
 
 
 def _pipelines(table: Table, recompute: tuple[int, ...], rejected: dict[str, int], every: int) -> None:
@@ -89,8 +96,9 @@ def _pipelines(table: Table, recompute: tuple[int, ...], rejected: dict[str, int
     def number_of(rows: Pipelines) -> Array:
         return table.counter.pipelines(rows, table.at_least[rows.key])
 
-    def full(of: KeyBook) -> Array:
-        return full_pipelines(of, rows, table.layouts)
+    def short(rows: Pipelines, full: Array) -> dict[str, Array]:
+        some = rows.take(np.flatnonzero(full))
+        return short_of(book, full, lambda of: full_pipelines(of, some, table.layouts))
 
     mine = np.isin(part.rows.family, recompute)
     if own_memory(book) is None:
@@ -98,19 +106,14 @@ def _pipelines(table: Table, recompute: tuple[int, ...], rejected: dict[str, int
         _count(rejected, MEMORY, every - listed.sum())
     else:
         rows = _unlisted(table, recompute)
-        number = number_of(rows)
-        for limit, over in short_of(book, np.ones(len(rows), dtype=bool), full).items():
-            _count(rejected, limit, number[over].sum())
+        _by_first(rejected, number_of(rows), short(rows, np.ones(len(rows), dtype=bool)))
     closed = np.isneginf(part.opened) & mine
     no_room = np.isinf(part.slowest)
     beyond = {"deadline": least.late, "budget": least.dear} | least.beyond
     index = np.flatnonzero(closed & np.logical_or.reduce([no_room, *beyond.values()]))
-    rows = part.rows.take(index[no_room[index]])
-    short = short_of(book, no_room[index], full)
-    number, left = number_of(part.rows.take(index)), np.ones(len(index), dtype=bool)
-    for limit, over in (short | {name: of[index] for name, of in beyond.items()}).items():
-        _count(rejected, limit, number[left & over].sum())
-        left &= ~over
+    rows = part.rows.take(index)
+    broken = short(rows, no_room[index]) | {name: of[index] for name, of in beyond.items()}
+    _by_first(rejected, number_of(rows), broken)
 
 
 def _unlisted(table: Table, recompute: tuple[int, ...]) -> Pipelines:
@@ -131,7 +134,8 @@ def _codes(rows: Pipelines) -> Array:
 
 def _written(table: Table, part: GroupTable | RowTable, index: Array, rejected: dict[str, int]) -> int:
     """Adds what bounds of rows put outside a limit to `rejected`, and counts the others."""
-    rows, number = part.rows.take(index), table.counter.many.of_rows(part.rows.take(index))
+    rows = part.rows.take(index)
+    number = table.counter.many.of_rows(rows)
     economy, bound = part.economy.take(index), part.bound[index]
     full = np.isinf(bound)
     finite = np.where(full, 0.0, bound)
@@ -140,13 +144,10 @@ def _written(table: Table, part: GroupTable | RowTable, index: Array, rejected: 
         return np.isinf(_with_memory(of, rows.take(np.flatnonzero(full)), part.level[index][full]))
 
     seconds, surely = economy.seconds(finite), economy.surely.seconds(finite)
-    limits, left = table.goal.limits, np.ones(len(index), dtype=bool)
+    limits = table.goal.limits
     late, dear = outside(limits, surely, economy.total("cost", surely))
     broken = short_of(table.book, full, still_full) | {"deadline": late, "budget": dear}
-    for limit, over in (broken | beyond(limits, economy, seconds)).items():
-        _count(rejected, limit, number[left & over].sum())
-        left &= ~over
-    return int(number[left].sum())
+    return int(number[_by_first(rejected, number, broken | beyond(limits, economy, seconds))].sum())
 
 
 def _with_memory(book: KeyBook, rows: Groups, level: Array) -> Array:
