@@ -196,6 +196,7 @@ def test_an_infeasible_problem_shows_what_each_limit_removed_and_what_was_left()
     assert left == 0
 
 
+@pytest.mark.slow
 def test_room_that_a_requirement_takes_is_counted_apart_from_what_gpus_lack() -> None:
     """GPUs with 40 % headroom have no room for some plans, and within 20 GiB there is none for more."""
     alone, both = (

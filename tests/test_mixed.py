@@ -131,7 +131,7 @@ def checked(seed: int) -> None:
     holds(oracle, with_mixed_limits(random, oracle), seed)
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, 3, *(pytest.param(block, marks=pytest.mark.slow) for block in (1, 2))])
 def test_best_plan_and_frontier_equal_brute_force(block: int) -> None:
     for seed in range(10 * block, 10 * (block + 1)):
         checked(seed)

@@ -122,6 +122,7 @@ def moved_limits_hold(seed: int) -> int:
     return len(tried)
 
 
+@pytest.mark.slow
 def test_answers_and_moved_limits_equal_brute_force() -> None:
     assert sum(questions_hold(seed) for seed in (0, 3, 4, 7)) > 30
     assert sum(moved_limits_hold(seed) for seed in (0, 3, 4, 7)) > 10

@@ -130,7 +130,13 @@ def prices_of(instance: Instance) -> tuple[OnEither, list[BreakEven]]:
     return choose, break_evens(instance, plan, choose)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("a value of time", "energy") else name
+        for name in SETTINGS
+    ],
+)
 def test_the_choice_flips_at_the_price_that_is_said(setting: str) -> None:
     instance = example(*SETTINGS[setting])
     choose, found = prices_of(instance)

@@ -105,7 +105,9 @@ def shared(seed: int, number: int = 4) -> list[str]:
     return [f"seed {seed}: {wrong}" for each in asked for wrong in differences(evaluation, each)]
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize(
+    "block", [*(pytest.param(block, marks=pytest.mark.slow) for block in range(BLOCKS - 1)), BLOCKS - 1]
+)
 def test_a_shared_evaluation_gives_the_plan_of_a_fresh_solve(block: int) -> None:
     wrong = [line for seed in range(block * BLOCK, (block + 1) * BLOCK) for line in shared(seed)]
     assert not wrong, "\n".join(wrong)

@@ -150,6 +150,7 @@ def roomy(random: Random) -> Instance:
             return instance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["time", "cost"])
 def test_a_search_a_what_if_and_the_frontier_have_the_same_stages(first: Term) -> None:
     second: Term = "cost" if first == "time" else "time"
