@@ -205,7 +205,7 @@ def run_figures(
         "step time": (e.step_time_s, predicted.step_time),
         "days": (e.days, lasting.seconds / DAY),
         "ideal days": (e.ideal_days, lasting.ideal / DAY),
-        "goodput": (e.goodput, lasting.ideal / lasting.seconds),
+        "goodput": (e.goodput, lasting.goodput),
         "dollars": (e.dollars, lasting.dollars),
         "mfu": (e.mfu, predicted.mfu),
         "sum of the breakdown": (sum(e.breakdown_s.values()), e.step_time_s),
@@ -277,7 +277,11 @@ def _requirements(
         "dollars": cost,
         "step_time_s": predicted.step_time,
         "memory_gib": float(predicted.memory.total) / GIB,
+        "memory_headroom": 1 - float(predicted.memory.total) / pool.accelerator.memory.driver,
         "mfu": predicted.mfu,
+        "goodput": lasting.goodput,
+        "energy": lasting.kwh / 1e3,
+        "carbon": lasting.tonnes,
         "tokens_per_s_per_gpu": predicted.tokens_per_second_per_gpu,
     }
     return [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
-from mixed_oracle import MixedAnswer, MixedOracle, small_mixed_problem, with_mixed_limits
+from mixed_lasting import mixed_lasting
+from mixed_oracle import MixedAnswer, MixedOracle, shares_of, small_mixed_problem, with_mixed_limits
 from mixed_problems import mixed_problem, on_a_site
 from oracle import objective, within
 
@@ -22,6 +24,8 @@ from planner.frontier import frontier
 from planner.instance import Instance
 from planner.mixed import best_of_pairs, front_of_pairs
 from planner.problem import Problem, parse_problem
+from planner.required import requirements_of, with_requirements
+from planner.requirements import Requirement
 from planner.solve import solve
 from planner.validate import violations
 
@@ -109,8 +113,11 @@ def covered(points: list[tuple[float, float]], by: list[tuple[float, float]]) ->
     return all(any(s <= t * (1 + 3e-6) and d <= c * (1 + 3e-6) for s, d in by) for t, c in points)
 
 
-def holds(oracle: MixedOracle, instance: Instance, seed: int) -> None:
+def holds(
+    oracle: MixedOracle, instance: Instance, seed: int, kept: Callable[[MixedAnswer], bool] = lambda of: True
+) -> None:
     answers: list[MixedAnswer] = within(instance, oracle.answers(instance))  # type: ignore[arg-type]
+    answers = [of for of in answers if kept(of)]
     wanted = min((objective(instance, of.seconds, of.dollars) for of in answers), default=None)
     search = best_of_pairs(instance)
     assert search.complete
@@ -135,6 +142,34 @@ def checked(seed: int) -> None:
 def test_best_plan_and_frontier_equal_brute_force(block: int) -> None:
     for seed in range(10 * block, 10 * (block + 1)):
         checked(seed)
+
+
+def checked_with_goodput(seed: int) -> bool:
+    """With a required goodput that some pairs of pools have, or a little more; whether any plan breaks it."""
+    random = Random(seed)
+    oracle = small_mixed_problem(random, make=on_a_site)
+    instance = with_mixed_limits(random, oracle)
+
+    def goodput(of: MixedAnswer) -> float:
+        shares = shares_of(instance, of.layout)
+        return mixed_lasting(instance, shares, of.layout.replicas, of.layout.batch, of.step).goodput
+
+    answers = oracle.answers(instance) or oracle.answers(oracle.instance)
+    least = goodput(random.choice(answers)) * random.choice((0.99999, 1.00001))
+    required = with_requirements(
+        instance, [*requirements_of(instance), Requirement("goodput", ">=", (least,))]
+    )
+    holds(oracle, required, seed, lambda of: goodput(of) >= least)
+    return any(goodput(of) < least for of in answers)
+
+
+def test_best_plan_and_frontier_with_a_required_goodput_equal_brute_force() -> None:
+    assert sum(checked_with_goodput(seed) for seed in range(12)) > 3
+
+
+@pytest.mark.slow
+def test_best_plan_and_frontier_with_a_required_goodput_equal_brute_force_on_many_more() -> None:
+    assert sum(checked_with_goodput(seed) for seed in range(3000, 3120)) > 30
 
 
 @pytest.mark.slow

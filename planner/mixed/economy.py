@@ -14,6 +14,8 @@ from costmodel.units import DAY
 from planner.economics import Economy, asks_for_energy
 from planner.instance import Instance, Pool, Term
 from planner.mixed.losses import PairLosses, nodes_of
+from planner.required import lasting_enough, longest_runs
+from planner.requirements import Requirement
 from planner.running import room_of
 
 Array = NDArray[Any]
@@ -117,7 +119,7 @@ class Running:
         windows = np.array([pool.committed for pool in pools])
         late = int(windows[1] > windows[0])
         shape = np.shape(each)
-        steps = longest_steps(instance, pools, self.num_gpus, tokens_a_step)
+        steps = longest_steps(instance, pools, self.num_gpus, tokens_a_step, self.slowdown)
         metered = asks_for_energy(instance)
 
         def wide(column: Any) -> Array:
@@ -133,14 +135,14 @@ class Running:
             wide(self.emission) if metered else None,
             wide(self.room) if np.isfinite(self.room).any() else None,
             None,
-            None if steps is None else each[..., None] * steps + fixed[..., None],
+            None if steps is None else longest_runs(steps, each, fixed),
             wide(self.rent[late]),
             wide(windows[late]),
         )
 
 
 def longest_steps(
-    instance: Instance, pools: tuple[Pool, Pool], num_gpus: Array, tokens_a_step: Array
+    instance: Instance, pools: tuple[Pool, Pool], num_gpus: Array, tokens_a_step: Array, slowdown: Array
 ) -> Array | None:
     """(rows, requirements): seconds that requirements on predictions let steps take (`planner.required`)."""
     if not instance.limits.steps:
@@ -153,8 +155,10 @@ def longest_steps(
         "mfu": flops / (num_gpus * peaks[:, None]).sum(axis=0),
         "step_time_s": np.ones(np.shape(tokens_a_step)),
     }
-    found = [
-        most[of.name] * of.value if of.name == "step_time_s" else most[of.name] / of.value
-        for of in instance.limits.steps
-    ]
-    return np.stack(found, axis=-1)
+
+    def longest(of: Requirement) -> Array:
+        if of.name == "goodput":
+            return np.broadcast_to(lasting_enough(of, slowdown), np.shape(tokens_a_step))
+        return most[of.name] * of.value if of.name == "step_time_s" else most[of.name] / of.value
+
+    return np.stack([longest(of) for of in instance.limits.steps], axis=-1)

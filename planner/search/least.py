@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from planner.economics import at_rate
 from planner.instance import Instance, Limits, Term
 from planner.limits import outside
-from planner.required import too_slow
+from planner.required import too_lossy, too_slow
 from planner.running import Running
 from planner.search.goal import Goal
 
@@ -50,6 +50,8 @@ class PerGpuSecond:
     """Seconds, dollars, kWh, tonnes."""
     value: Array
     """Of the goal's first sort key."""
+    lossy: dict[str, Array]
+    """Whether what runs lose breaks a requirement, by its text."""
 
     @classmethod
     def of(cls, instance: Instance, goal: Goal, pool: Array, at_least: Array) -> PerGpuSecond:
@@ -60,7 +62,7 @@ class PerGpuSecond:
         terms: dict[Term, Array] = {
             term: running.at_least(of, pool, at_least) for term, of in columns.items()
         }
-        return cls(instance, pool, terms, value)
+        return cls(instance, pool, terms, value, too_lossy(instance, pool, at_least))
 
     def least(self, limits: Limits, key: Array, gpu_seconds: Array) -> Least:
         """What runs of layer keys take at least that spend so many GPU-seconds a token."""
@@ -74,4 +76,5 @@ class PerGpuSecond:
         if limits.carbon is not None:
             beyond["carbon"] = at_rate(total, self.terms["carbon"][key]) > limits.carbon
         beyond |= too_slow(self.instance, self.pool[key], gpu_seconds * (1 - 1e-12))
+        beyond |= {text: lossy[key] for text, lossy in self.lossy.items()}
         return Least(seconds, cost, value, late, dear, beyond)
