@@ -2,12 +2,13 @@
 
     tokens_per_s_per_gpu >= x    GPU-seconds a token <= 1/x
     mfu >= x                     GPU-seconds a token <= model FLOPs a token / (x * peak)
+    hfu >= x                     the same with the FLOPs that are recomputed as well (`planner.hfu`)
     step_time_s <= x             step <= x
     goodput >= x                 any step if slowdown <= 1/x, else none
 
-The first two are about the time of a token, which falls with the number of micro-batches like everything the
-search is after; the third is about the step, which grows with it: fewer micro-batches may keep to it. What a
-run loses is no matter of its step, so that goodput only excludes layouts.
+All but the last two are about the time of a token, which falls with the number of micro-batches like
+everything the search is after; `step_time_s` is about the step, which grows with it: fewer micro-batches may
+keep to it. What a run loses is no matter of its step, so that goodput only excludes layouts.
 """
 
 from __future__ import annotations
@@ -19,29 +20,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.flops import model_flops_per_token
 from costmodel.units import GIB
+from planner.hfu import again_at_most, model_flops, seconds_a_flop
 from planner.instance import Instance
 from planner.requirements import Requirement
 from planner.running import Running
-from planner.space.columns import Candidates, Groups
+from planner.space.columns import Candidates, Groups, LayerKeys
 
 Array = NDArray[Any]
-STEPS = ("step_time_s", "mfu", "tokens_per_s_per_gpu", "goodput")
+STEPS = ("step_time_s", "mfu", "hfu", "tokens_per_s_per_gpu", "goodput")
 """Predictions that a longest step stands for."""
 NEVER = -np.inf
 """The longest step where none will do."""
 
 
-def most_gpu_seconds(instance: Instance, of: Requirement) -> Array | None:
-    """(pools,) GPU-seconds a token at most; None where a requirement is about something else."""
+def most_gpu_seconds(instance: Instance, of: Requirement, rows: LayerKeys) -> Array | None:
+    """(rows,) GPU-seconds a token at most; None where a requirement is about something else."""
     if of.name in ("step_time_s", "goodput"):
         return None
-    rate = np.full(len(instance.pools), float(of.value))
-    if of.name == "mfu":
-        peak = np.array([pool.gpu.peak_flops["bf16"] for pool in instance.pools])
-        rate *= peak / float(model_flops_per_token(instance.architecture, instance.seq_len))
-    return 1 / rate
+    if of.name == "tokens_per_s_per_gpu":
+        return np.full(len(rows), 1 / float(of.value))
+    flops = model_flops(instance) + (again_at_most(instance, rows) if of.name == "hfu" else 0.0)
+    return seconds_a_flop(instance, rows, of.value) * flops
 
 
 def step_requirement(instance: Instance) -> Requirement | None:
@@ -63,11 +63,11 @@ def longest_steps(instance: Instance, rows: Groups, slowdown: Array) -> Array | 
     tokens = rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len)
     found = np.empty((len(rows), len(instance.limits.steps)))
     for column, of in enumerate(instance.limits.steps):
-        most = most_gpu_seconds(instance, of)
+        most = most_gpu_seconds(instance, of, rows)
         if of.name == "goodput":
             found[:, column] = lasting_enough(of, slowdown)
         else:
-            found[:, column] = of.value if most is None else most[rows.pool] * tokens / rows.num_gpus
+            found[:, column] = of.value if most is None else most * tokens / rows.num_gpus
     return found
 
 
@@ -82,10 +82,10 @@ def longest_runs(steps: Array, seconds_per_step: Array, fixed: Array) -> Array:
     return np.where(steps == NEVER, NEVER, runs)
 
 
-def too_slow(instance: Instance, pool: Array, gpu_seconds: Array) -> dict[str, Array]:
-    """Rows that take so many GPU-seconds a token at least and so break a requirement, by its text."""
-    limits = {of.text: most_gpu_seconds(instance, of) for of in instance.limits.steps}
-    return {text: gpu_seconds > most[pool] for text, most in limits.items() if most is not None}
+def most_by_key(instance: Instance, keys: LayerKeys) -> dict[str, Array]:
+    """GPU-seconds a token that layer keys may take at most, by the requirement's text."""
+    limits = {of.text: most_gpu_seconds(instance, of, keys) for of in instance.limits.steps}
+    return {text: most for text, most in limits.items() if most is not None}
 
 
 def too_lossy(instance: Instance, pool: Array, num_gpus: Array) -> dict[str, Array]:

@@ -81,6 +81,7 @@ QUANTITIES = {
     "energy": Quantity("MWh", True, _in("MWh", energy, 1e3), "MWh, such as 900 or 2.5 GWh"),
     "carbon": Quantity("t", True, _in("t", tonnes, 1), "tonnes of CO2, such as 300 or 2 kt"),
     "mfu": Quantity("", False, units.fraction, "a share, such as 0.35 or 35%"),
+    "hfu": Quantity("", False, units.fraction, "a share, such as 0.4 or 40%"),
     "goodput": Quantity("", False, units.fraction, "a share, such as 0.99 or 99%"),
     "tokens_per_s_per_gpu": Quantity("tokens/s", False, units.plain, "a number, such as 400"),
 }
@@ -170,12 +171,6 @@ def requirement(value: Any) -> Requirement:
 
 def _name(text: str, name: str) -> str:
     name = ALIASES.get(name.lower(), name)
-    if name == "hfu":
-        raise Refused(
-            f"found {shown(text)}",
-            "mfu >= ...",
-            "recompute alone raises HFU, so that it says little of a plan",
-        )
     if name in SWITCHES:
         why = "it is never slower on than off, so only what search says has it off"
         raise Refused(f"found {shown(text)}", f"`search: {{{name}: false}}`, or true", why)

@@ -237,6 +237,7 @@ def _requirements(
         "memory_gib": max(float(memory.total) for memory in predicted.memory) / GIB,
         "memory_headroom": 1 - max(used),
         "mfu": predicted.mfu,
+        "hfu": predicted.hfu,
         "goodput": lasting.goodput,
         "energy": lasting.kwh / 1e3,
         "carbon": lasting.tonnes,

@@ -297,6 +297,7 @@ def test_the_optimum_within_requirements_is_that_of_brute_force_on_many_more(
         ("dollars <= $1.5M", "dollars <= 1500000"),
         ("step_time_s < 1 min", "step_time_s < 60"),
         ("goodput >= 99.5%", "goodput >= 0.995"),
+        ("hfu >= 55%", "hfu >= 0.55"),
         ("energy <= 2.5 GWh", "energy <= 2500"),
         ("mwh <= 900", "energy <= 900"),
         ("carbon <= 300 tCO2", "carbon <= 300"),
@@ -337,7 +338,7 @@ def test_requirements_are_read_and_written_back(text: str, written: str) -> None
         ("energy >= 1 MWh", "energy is limited from above only"),
         ("carbon <= 3 hours", "tonnes of CO2, such as 300"),
         ("step_time_s == 3", "step_time_s <= ..."),
-        ("hfu >= 0.5", "recompute alone raises HFU"),
+        ("hfu <= 0.5", "hfu is limited from below only"),
         ("gpu >= H800", "has no order"),
         ("recompute == selectiv", "did you mean 'selective'?"),
         ("zero <= 4", "a ZeRO stage"),
@@ -382,7 +383,7 @@ def planned(*required: str) -> tuple[Instance, Plan | None]:
         ("tp", "!=", 1.0), ("gpus", ">", 1.0), ("nodes", ">", 1.0), ("gpu", "!=", 1.0), ("recompute", "!=", 1.0),
         ("zero", "!=", 1.0), ("vpp", "<", 1.0), ("global_batch", "<", 1.0), ("num_microbatches", ">", 1.0),
         ("micro_batch", "!=", 1.0), ("memory_gib", "<=", 0.9), ("step_time_s", "<=", 0.8), ("mfu", ">=", 1.005),
-        ("tokens_per_s_per_gpu", ">=", 1.005), ("days", "<=", 0.7), ("dollars", "<=", 0.99), ("goodput", ">=", 1.0001),
+        ("tokens_per_s_per_gpu", ">=", 1.005), ("days", "<=", 0.7), ("dollars", "<=", 0.99), ("goodput", ">=", 1.0001), ("hfu", ">=", 1.01),
     ],
 )  # fmt: skip
 def test_a_requirement_that_the_best_plan_breaks_changes_it(name: str, sign: str, share: float) -> None:
@@ -403,7 +404,7 @@ def test_a_requirement_that_the_best_plan_breaks_changes_it(name: str, sign: str
         assert violations(of, plan) == []
         assert plan.estimate.dollars >= free.estimate.dollars * (1 - 1e-9)
     else:
-        assert name in ("mfu", "tokens_per_s_per_gpu", "goodput")
+        assert name in ("mfu", "hfu", "tokens_per_s_per_gpu", "goodput")
 
 
 def test_required_modules_are_what_the_plan_recomputes() -> None:
@@ -531,6 +532,13 @@ def test_a_required_goodput_holds_in_each_phase_and_so_in_the_whole_run() -> Non
     assert run.goodput >= least > free.goodput
     assert all((phase.plan.estimate.goodput or 0.0) >= least for phase in run.phases)
     assert run.num_gpus < free.num_gpus
+
+
+def test_a_required_hfu_holds_in_each_phase() -> None:
+    phases = [{"name": "first", "tokens": "900B"}, {"name": "last", "tokens": "100B", "seq_len": 8192}]
+    of = solve(job(("phases", phases), ("limits.require", ["hfu >= 0.55"]), ("limits.budget", "500k USD")))
+    assert of.run is not None
+    assert all(phase.plan.estimate.hfu >= 0.55 for phase in of.run.phases)
 
 
 @pytest.mark.parametrize(("name", "unit"), [("energy", "MWh"), ("carbon", "t")])
