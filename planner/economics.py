@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from costmodel.units import DAY
 from planner.chance import least_margins_of
 from planner.instance import Instance, Term
-from planner.required import longest_steps
+from planner.required import longest_runs, longest_steps
 from planner.running import Running
 from planner.space.columns import Groups
 
@@ -54,7 +54,8 @@ class Economy:
         steps = instance.tokens / (rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len))
         each = steps * lost["slowdown"]
         metered, limited = asks_for_energy(instance), bool(np.isfinite(running.room).any())
-        fixed, steps = each * running.evaluation[place] + lost["startup"], longest_steps(instance, rows)
+        fixed = each * running.evaluation[place] + lost["startup"]
+        steps = longest_steps(instance, rows, lost["slowdown"])
         return cls(
             each,
             fixed,
@@ -65,7 +66,7 @@ class Economy:
             lost["emission"] if metered else None,
             running.room[place] if limited else None,
             least_margins_of(instance, rows) if surely else None,
-            None if steps is None else each[:, None] * steps + fixed[:, None],
+            None if steps is None else longest_runs(steps, each, fixed),
         )
 
     def take(self, index: Array) -> Economy:

@@ -39,10 +39,14 @@ class Figures:
     """The same with every layer recomputed."""
     recomputed_memory: Array
 
-    def fitting(self, limit: Array) -> tuple[Array, Array]:
-        """The quicker one that fits `limit` bytes, inf if neither does, and whether it recomputes."""
-        none = np.where(self.plain_memory <= limit, self.plain, np.inf)
-        full = np.where(self.recomputed_memory <= limit, self.recomputed, np.inf)
+    def fitting(self, limit: Array, longest: Any = np.inf, recomputed: Any = np.inf) -> tuple[Array, Array]:
+        """The quicker one that fits `limit` bytes, inf if neither does, and whether it recomputes.
+
+        Their steps take at most `longest`, and `recomputed` where all layers are.
+        """
+        none = np.where((self.plain_memory <= limit) & (self.plain <= longest), self.plain, np.inf)
+        full = (self.recomputed_memory <= limit) & (self.recomputed <= recomputed)
+        full = np.where(full, self.recomputed, np.inf)
         return np.minimum(none, full), full < none
 
 

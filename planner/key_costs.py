@@ -15,6 +15,7 @@ from costmodel.records import gather, stacked
 from costmodel.step import assumed_rates
 from planner.bound.compute import KeyCost
 from planner.bound.mix import layer_mix
+from planner.hfu import again_by_layer, hfu_requirement
 from planner.instance import Instance
 from planner.space.columns import LayerKeys
 from planner.space.dominance import undominated
@@ -23,6 +24,7 @@ from planner.space.recompute import (
     BARE,
     HIDDEN,
     OPEN,
+    SOME,
     Variant,
     family_variants,
     modes_of,
@@ -75,7 +77,9 @@ class Family:
         numbers, place = family_variants(self.instance, self.family), np.arange(self.base.shape[1])
         at = [self.start[number] + place for number in numbers]
         # Plans on two pools may need a variant that no pool alone needs.
-        if len(numbers) > 1 and not (apart and self.instance.mixing is not None):
+        mixed = apart and self.instance.mixing is not None
+        # Nor is what recomputes more needless where an HFU is required.
+        if len(numbers) > 1 and not mixed and hfu_requirement(self.instance) is None:
             parts = [(gather(self.priced.cost, each), gather(self.priced.memory, each)) for each in at]
             self.priced.needed[np.stack(at)] = undominated(parts)
         exists = (self.base[2] > 1) | (self.family < HIDDEN)
@@ -97,7 +101,14 @@ class Family:
         place = np.flatnonzero(rows)
         each = modes_of(self.instance, self.family) * np.ones_like(place)
         fixed = (0 * place + value for value in (self.pool, self.family, variant))
-        return Block(LayerKeys(*fixed, *self.base[:, place], modes=each), place, least.take(place))
+        again = self._again(self.start[variant] + place) if self.family == SOME else 0.0 * place
+        return Block(LayerKeys(*fixed, *self.base[:, place], modes=each), place, least.take(place), again)
+
+    def _again(self, at: Array) -> Array:
+        """Seconds a micro-batch for each FLOP of a token that is recomputed in whole layers, at least."""
+        if self.instance.assume_mfu is not None:
+            return np.zeros(len(at))
+        return (gather(self.priced.cost, at).forward / again_by_layer(self.instance)).min(axis=-1)
 
     def _open(self, needed: list[Array], least: list[KeyCost]) -> Block:
         """At least what the quickest variant takes."""
@@ -116,11 +127,15 @@ class Block:
     keys: LayerKeys
     place: Array
     least: KeyCost
+    again: Array
+    """Seconds a micro-batch for each FLOP of a token that is recomputed in whole layers; 0 where none are."""
 
     @classmethod
     def empty(cls) -> Block:
         none = np.empty(0)
-        return cls(LayerKeys.empty(), np.empty(0, dtype=np.int64), KeyCost(none, none, none, none, none))
+        return cls(
+            LayerKeys.empty(), np.empty(0, dtype=np.int64), KeyCost(none, none, none, none, none), none
+        )
 
 
 def least_cost(instance: Instance, pool: int, cost: LayerCost) -> KeyCost:

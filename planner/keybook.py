@@ -20,6 +20,7 @@ from costmodel.stage import StageRates
 from costmodel.step import assumed_rates
 from planner.bound.compute import KeyCost, compute_bound
 from planner.bound.mix import layer_mix
+from planner.hfu import hfu_requirement, least_with_hfu
 from planner.instance import Instance
 from planner.key_costs import Block, Family, Priced
 from planner.space.columns import Candidates, Groups, LayerKeys, Pipelines, families
@@ -46,6 +47,8 @@ class KeyBook:
     least: KeyCost
     gpu_seconds: Array
     """GPU-seconds a token at the very least: layers alone, no bubble, perfectly balanced."""
+    again: Array
+    """GPU-seconds that each FLOP of a token takes at least which is recomputed in whole layers."""
     gpu_seconds_unfilled: Array
     """The same of pipelines that do not fill: a share x of the usual bubble takes x times as long as the
     work, or longer."""
@@ -84,8 +87,12 @@ class KeyBook:
         least = every.least
         each = least.total * (gpus / (keys.micro_batch * float(instance.seq_len)))
         unfilled = (1 + instance.stack.pipeline.bubble) * each
-        sums = (each + least.per_token, unfilled + least.per_token)
-        return cls(instance, keys, every.place, start, costs, least, *sums)
+        again = every.again * (gpus / (keys.micro_batch * float(instance.seq_len)))
+        sums = [
+            least_with_hfu(instance, keys, busy + least.per_token, each + least.per_token, again)
+            for busy in (each, unfilled)
+        ]
+        return cls(instance, keys, every.place, start, costs, least, sums[0], again, sums[1])
 
     def specific(self, rows: G) -> G:
         """The rows, or one copy for each variant where theirs is open."""
@@ -170,10 +177,26 @@ class KeyBook:
             # Without enough micro-batches to fill the pipeline there is no interleaving.
             most = np.where(rows.filled == 1, most_chunks(mix.layers, rows.pp), 1)
         tokens = rows.micro_batch * rows.m_high * self.instance.seq_len / (rows.tp * rows.cp * rows.pp)
-        return compute_bound(
+        step = compute_bound(
             self.least_of(rows), slowest, extra, mix, rows.pp, most, chunks, rows.m_high, tokens,
             self.stragglers(rows.num_gpus), self.instance.stack.pipeline.bubble,
         )  # fmt: skip
+        return self.with_hfu(rows, step)
+
+    def with_hfu(self, rows: Groups, step: Array) -> Array:
+        """Bounds on the steps of rows, with what has to be recomputed for the HFU that is required."""
+        if hfu_requirement(self.instance) is None:
+            return step
+        of, layers, x = (
+            self.least.take(rows.key),
+            self.instance.architecture.layers,
+            self.instance.stack.pipeline.bubble,
+        )
+        chunks = rows.vpp if isinstance(rows, Candidates) else most_chunks(layers, rows.pp)
+        longer = (1 + x * (rows.pp - 1) / (rows.m_high * chunks)) * self.stragglers(rows.num_gpus)
+        per = rows.tp * rows.cp * rows.pp / (rows.micro_batch * rows.m_high * float(self.instance.seq_len))
+        even = of.total * (per * rows.m_high / rows.pp) * longer + of.per_token
+        return least_with_hfu(self.instance, rows, step * per, even, self.again[rows.key] * longer) / per
 
     def stragglers(self, num_gpus: Array) -> Array:
         """scale.straggler_factor on so many GPUs; 1 under an agreed MFU."""

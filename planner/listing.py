@@ -19,6 +19,7 @@ from costmodel.pipeline import plain_layers
 from costmodel.units import DAY, GIB
 from planner.economics import Economy, keys
 from planner.evaluate import BLOCK, evaluate
+from planner.hfu import longest_of_plain
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.limits import surely_within, within
@@ -121,10 +122,13 @@ def by_microbatches(book: KeyBook, rows: Candidates) -> Iterator[Candidates]:
 def satisfying(book: KeyBook, rows: Candidates) -> Iterator[Listed]:
     """The rows of each recompute mode that is allowed and with which they are within the limits."""
     figures, instance = evaluate(book, rows), book.instance
+    longest, longest_again = longest_of_plain(instance, rows)
+    plain = np.where(figures.plain <= longest, figures.plain, np.inf)
+    again = np.where(figures.recomputed <= longest_again, figures.recomputed, np.inf)
     modes = {
-        "none": ((SOME, NONE, HIDDEN_NONE), figures.plain, figures.plain_memory),
-        "selective": ((SELECTIVE, HIDDEN_SELECTIVE), figures.plain, figures.plain_memory),
-        "full": ((SOME, ALL), figures.recomputed, figures.recomputed_memory),
+        "none": ((SOME, NONE, HIDDEN_NONE), plain, figures.plain_memory),
+        "selective": ((SELECTIVE, HIDDEN_SELECTIVE), plain, figures.plain_memory),
+        "full": ((SOME, ALL), again, figures.recomputed_memory),
     }
     room = memory_limits(instance, rows.pool)
     for mode, (of_families, step, memory) in modes.items():

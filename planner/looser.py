@@ -13,7 +13,9 @@ from costmodel.units import GIB
 from planner.instance import Instance, Limits
 from planner.required import requirements_of, with_requirements, without_requirements
 from planner.requirements import MODULES, NO_MODULES, QUANTITIES, Requirement
+from planner.running import losses_of
 from planner.search import Plan
+from planner.search.rows import plan_hfu
 from planner.solution import Relaxation
 from planner.variants import decided
 
@@ -48,6 +50,8 @@ def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
         "memory_gib": plan.memory / GIB,
         "tokens_per_s_per_gpu": rate,
         "mfu": rate * flops / pool.gpu.peak_flops["bf16"],
+        "hfu": plan_hfu(instance, plan),
+        "goodput": float(losses_of(pool, gpus, plan.of("dp")).share),
     }[name]
 
 

@@ -166,6 +166,8 @@ def value_told(plan: Plan, name: str) -> Any:
         "step_time_s": of.step_time_s,
         "tokens_per_s_per_gpu": of.tokens_per_s_per_gpu,
         "mfu": of.mfu,
+        "hfu": of.hfu,
+        "goodput": of.goodput,
     }
     if name in own:
         return own[name]

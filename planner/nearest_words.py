@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, log10
 
 from planner.english import counted, enumerated
 from planner.loosening import MEMORY, NumberLimit
@@ -83,10 +84,14 @@ def share_words(share: float) -> str:
 
 
 def apart(used: float, allowed: float, scale: float) -> tuple[str, str]:
-    """Two numbers in as many digits as it takes to tell them apart, three at least."""
+    """Two numbers in as many digits as it takes to tell them apart, three at least.
+
+    The last digit is no more than a tenth of what they differ by: 99.83 and 99.95 are not 99.8 and 100.
+    """
+    size, difference = floor(log10(max(used, allowed))) + 1, abs(used - allowed)
     for digits in range(3, 9):
         words = number_words(used * scale, digits), number_words(allowed * scale, digits)
-        if words[0] != words[1]:
+        if words[0] != words[1] and 10.0 ** (size - digits) <= difference / 10:
             break
     return words
 

@@ -59,10 +59,10 @@ class Outlook:
         return self.pool.site is not None and self.pool.site.reliability is not None
 
     def ideal(self) -> dict[str, float]:
-        """Days and dollars if nothing ever stopped the run, and how much of that is left."""
+        """Days and dollars if nothing ever stopped the run, and the share of its time that stops leave."""
         days, paid = self.steps * self.step / DAY, self.pool.committed / DAY
         cost = float(dollars(self.num_gpus, days, self.pool.price, paid))
-        return {"ideal_days": days, "ideal_dollars": cost, "goodput": days * DAY / self.seconds}
+        return {"ideal_days": days, "ideal_dollars": cost, "goodput": float(self.losses.share)}
 
     def spread(self) -> float:
         """Standard deviation of the logarithm of the run's length that failures make."""

@@ -166,7 +166,7 @@ def reported(
         days=sum(seconds) / DAY,
         dollars=best.totals["cost"],
         ideal_days=ideal / DAY,
-        goodput=sum(each.steps * each.step for each in ahead) / sum(seconds),
+        goodput=goodput_of(ahead),
         switching_hours=max(switching, 0.0) / HOUR,
         interval_80_days=(sum(low for low, _ in known) + extra, sum(high for _, high in known) + extra)
         if len(known) == len(bands)
@@ -179,6 +179,13 @@ def reported(
             *(compared(search, best, other) for other in nearest(search, best, others)),
         ),
     )
+
+
+def goodput_of(ahead: list[Outlook]) -> float:
+    """That of each phase, by the time that it trains or evaluates."""
+    busy = [each.steps * (each.step + each.losses.evaluation) for each in ahead]
+    took = [seconds * float(each.losses.slowdown) for seconds, each in zip(busy, ahead, strict=True)]
+    return sum(busy) / sum(took)
 
 
 def going_on(phases: tuple[PhasePlan, ...]) -> list[str]:

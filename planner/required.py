@@ -2,10 +2,13 @@
 
     tokens_per_s_per_gpu >= x    GPU-seconds a token <= 1/x
     mfu >= x                     GPU-seconds a token <= model FLOPs a token / (x * peak)
+    hfu >= x                     the same with the FLOPs that are recomputed as well (`planner.hfu`)
     step_time_s <= x             step <= x
+    goodput >= x                 any step if slowdown <= 1/x, else none
 
-The first two are about the time of a token, which falls with the number of micro-batches like everything the
-search is after; the last one is about the step, which grows with it: fewer micro-batches may keep to it.
+All but the last two are about the time of a token, which falls with the number of micro-batches like
+everything the search is after; `step_time_s` is about the step, which grows with it: fewer micro-batches may
+keep to it. What a run loses is no matter of its step, so that goodput only excludes layouts.
 """
 
 from __future__ import annotations
@@ -17,26 +20,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.flops import model_flops_per_token
 from costmodel.units import GIB
+from planner.hfu import again_at_most, model_flops, seconds_a_flop
 from planner.instance import Instance
 from planner.requirements import Requirement
-from planner.space.columns import Candidates, Groups
+from planner.running import Running
+from planner.space.columns import Candidates, Groups, LayerKeys
 
 Array = NDArray[Any]
-STEPS = ("step_time_s", "mfu", "tokens_per_s_per_gpu")
+STEPS = ("step_time_s", "mfu", "hfu", "tokens_per_s_per_gpu", "goodput")
 """Predictions that a longest step stands for."""
+NEVER = -np.inf
+"""The longest step where none will do."""
 
 
-def most_gpu_seconds(instance: Instance, of: Requirement) -> Array | None:
-    """(pools,) GPU-seconds a token at most; None where a requirement is about steps."""
-    if of.name == "step_time_s":
+def most_gpu_seconds(instance: Instance, of: Requirement, rows: LayerKeys) -> Array | None:
+    """(rows,) GPU-seconds a token at most; None where a requirement is about something else."""
+    if of.name in ("step_time_s", "goodput"):
         return None
-    rate = np.full(len(instance.pools), float(of.value))
-    if of.name == "mfu":
-        peak = np.array([pool.gpu.peak_flops["bf16"] for pool in instance.pools])
-        rate *= peak / float(model_flops_per_token(instance.architecture, instance.seq_len))
-    return 1 / rate
+    if of.name == "tokens_per_s_per_gpu":
+        return np.full(len(rows), 1 / float(of.value))
+    flops = model_flops(instance) + (again_at_most(instance, rows) if of.name == "hfu" else 0.0)
+    return seconds_a_flop(instance, rows, of.value) * flops
 
 
 def step_requirement(instance: Instance) -> Requirement | None:
@@ -51,22 +56,46 @@ def longest_step(instance: Instance) -> float:
     return np.inf if of is None else float(of.value)
 
 
-def longest_steps(instance: Instance, rows: Groups) -> Array | None:
+def longest_steps(instance: Instance, rows: Groups, slowdown: Array) -> Array | None:
     """(rows, requirements): seconds that steps may take at the rows' largest number of micro-batches."""
     if not instance.limits.steps:
         return None
     tokens = rows.micro_batch * rows.m_high * rows.dp * float(instance.seq_len)
     found = np.empty((len(rows), len(instance.limits.steps)))
     for column, of in enumerate(instance.limits.steps):
-        most = most_gpu_seconds(instance, of)
-        found[:, column] = of.value if most is None else most[rows.pool] * tokens / rows.num_gpus
+        most = most_gpu_seconds(instance, of, rows)
+        if of.name == "goodput":
+            found[:, column] = lasting_enough(of, slowdown)
+        else:
+            found[:, column] = of.value if most is None else most * tokens / rows.num_gpus
     return found
 
 
-def too_slow(instance: Instance, pool: Array, gpu_seconds: Array) -> dict[str, Array]:
-    """Rows that take so many GPU-seconds a token at least and so break a requirement, by its text."""
-    limits = {of.text: most_gpu_seconds(instance, of) for of in instance.limits.steps}
-    return {text: gpu_seconds > most[pool] for text, most in limits.items() if most is not None}
+def lasting_enough(of: Requirement, slowdown: Array) -> Array:
+    """The longest step that a required goodput allows: any, or none."""
+    return np.where(1 / slowdown >= of.value, np.inf, NEVER)
+
+
+def longest_runs(steps: Array, seconds_per_step: Array, fixed: Array) -> Array:
+    """Seconds of runs with the longest steps that requirements allow, one requirement after the other."""
+    runs = seconds_per_step[..., None] * np.maximum(steps, 0.0) + fixed[..., None]
+    return np.where(steps == NEVER, NEVER, runs)
+
+
+def most_by_key(instance: Instance, keys: LayerKeys) -> dict[str, Array]:
+    """GPU-seconds a token that layer keys may take at most, by the requirement's text."""
+    limits = {of.text: most_gpu_seconds(instance, of, keys) for of in instance.limits.steps}
+    return {text: most for text, most in limits.items() if most is not None}
+
+
+def too_lossy(instance: Instance, pool: Array, num_gpus: Array) -> dict[str, Array]:
+    """Rows that lose too much on so many GPUs of a pool or on any more, by the requirement's text."""
+    required = [of for of in instance.limits.steps if of.name == "goodput"]
+    if not required:
+        return {}
+    running = Running.of(instance)
+    slowdown = running.at_least(running.slowdown, pool, num_gpus)
+    return {of.text: lasting_enough(of, slowdown) == NEVER for of in required}
 
 
 def fewer_microbatches(rows: Groups, bound: Array, longest: float) -> Array:
@@ -82,7 +111,7 @@ def fewer_microbatches(rows: Groups, bound: Array, longest: float) -> Array:
 
 
 def requirements_of(instance: Instance) -> tuple[Requirement, ...]:
-    """All requirements of an instance; those on days and dollars are its deadline and budget."""
+    """All requirements of an instance; those on days, dollars and the like are limits of other names."""
     of = memory_requirement(instance)
     return (*instance.narrowing.required, *instance.limits.steps, *(() if of is None else (of,)))
 

@@ -2,7 +2,7 @@
 
 A closed grammar, not a language: one name, one comparison, one value (or a list of them after `in`). A
 decision may be compared in any way. A prediction can only be limited where limits can be proved: what makes
-a run slower, dearer or larger from above, how quickly GPUs train from below.
+a run slower, dearer or larger from above, how quickly GPUs train and what is left of them from below.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from costmodel.units import DAY, GIB
 from planner import units
 from planner.errors import Refused, nearest, shown
 from planner.narrowing import PRECISIONS, RECOMPUTE, ZERO_SCOPES, module_set
+from planner.site_units import energy, tonnes
 from planner.switches import SWITCHES, switch, word
 
 Scalar = int | float | str
@@ -76,15 +77,25 @@ QUANTITIES = {
     "dollars": Quantity("USD", True, _in("USD", units.money, 1), "an amount, such as 2e6 or 2M USD"),
     "step_time_s": Quantity("s", True, _in("s", units.duration, 1), "seconds, such as 10 or 10 s"),
     "memory_gib": Quantity("GiB", True, _in("GiB", units.size, GIB), "GiB of a GPU, such as 70 or 70 GiB"),
+    "memory_headroom": Quantity("", False, units.fraction, "a share of each GPU, such as 0.1 or 10%"),
+    "energy": Quantity("MWh", True, _in("MWh", energy, 1e3), "MWh, such as 900 or 2.5 GWh"),
+    "carbon": Quantity("t", True, _in("t", tonnes, 1), "tonnes of CO2, such as 300 or 2 kt"),
     "mfu": Quantity("", False, units.fraction, "a share, such as 0.35 or 35%"),
+    "hfu": Quantity("", False, units.fraction, "a share, such as 0.4 or 40%"),
+    "goodput": Quantity("", False, units.fraction, "a share, such as 0.99 or 99%"),
     "tokens_per_s_per_gpu": Quantity("tokens/s", False, units.plain, "a number, such as 400"),
 }
 NAMES = (*DECISIONS, *QUANTITIES)
 ALIASES = {
     "num_gpus": "gpus",
     "cost": "dollars",
+    "budget": "dollars",
+    "deadline": "days",
     "time": "days",
     "memory": "memory_gib",
+    "headroom": "memory_headroom",
+    "mwh": "energy",
+    "tonnes_co2": "carbon",
     "step_time": "step_time_s",
 }
 """Words of solutions and limits for the same."""
@@ -160,12 +171,6 @@ def requirement(value: Any) -> Requirement:
 
 def _name(text: str, name: str) -> str:
     name = ALIASES.get(name.lower(), name)
-    if name == "hfu":
-        raise Refused(
-            f"found {shown(text)}",
-            "mfu >= ...",
-            "recompute alone raises HFU, so that it says little of a plan",
-        )
     if name in SWITCHES:
         why = "it is never slower on than off, so only what search says has it off"
         raise Refused(f"found {shown(text)}", f"`search: {{{name}: false}}`, or true", why)

@@ -55,15 +55,15 @@ def whole_instance(problem: Problem) -> Instance:
 
 
 def limits_of(problem: Problem) -> Limits:
-    """The limits, with requirements on days and dollars as the deadline and budget that they are."""
+    """The limits, with requirements on days, dollars and the like as the limits that they are."""
     of = problem.limits
     return Limits(
         least_of(of.deadline, [DAY * each for each in required(problem, "days")]),
         least_of(of.budget, required(problem, "dollars")),
-        of.memory_headroom,
+        max([of.memory_headroom, *required(problem, "memory_headroom")]),
         of.confidence,
-        of.energy,
-        of.carbon,
+        least_of(of.energy, [1e3 * each for each in required(problem, "energy")]),
+        least_of(of.carbon, required(problem, "carbon")),
         least_of(None, [GIB * each for each in required(problem, "memory_gib")]),
         tuple(each for each in of.require if each.name in STEPS),
     )

@@ -226,7 +226,7 @@ class Estimate(Report):
     ideal_dollars: NonNegativeFloat | None = None
     """What it would cost then."""
     goodput: NonNegativeFloat | None = None
-    """Ideal over wall-clock time."""
+    """Share of the time of the run, once it has started, in which it trains or evaluates."""
     finish_days: dict[str, NonNegativeFloat] = {}
     """Days within which 50, 80 and 95 % of such runs end, by failures and by what the prediction is off."""
     losses: Losses | None = None
@@ -296,6 +296,7 @@ class PhasedRun(Report):
     ideal_days: NonNegativeFloat
     """If nothing ever stopped it, changes of phase included."""
     goodput: NonNegativeFloat
+    """Of all phases: the share of their time, starts and changes of phase apart, that is not lost."""
     switching_hours: NonNegativeFloat
     """Of saving, starting and loading between phases."""
     interval_80_days: tuple[NonNegativeFloat, NonNegativeFloat] | None = None

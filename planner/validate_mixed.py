@@ -63,7 +63,7 @@ def _wrong(problem: Problem, pools: Pools, plan: Plan) -> list[str]:
     shares = shares_of(problem, pools, plan.decisions)
     lasting = lasts_on_both(problem, shares, plan.decisions, predicted.step_time)
     wrong = _figures(plan, predicted, lasting) + _limits(problem, pools, shares, predicted, lasting)
-    return wrong + _requirements(problem, plan.decisions, predicted, lasting)
+    return wrong + _requirements(problem, pools, plan.decisions, predicted, lasting)
 
 
 def mixed_layout_faults(problem: Problem, pools: Pools, d: Decisions) -> list[str]:
@@ -224,14 +224,23 @@ def _limits(
     return exceeded(over)
 
 
-def _requirements(problem: Problem, d: Decisions, predicted: MixedEstimate, lasting: Lasting) -> list[str]:
+def _requirements(
+    problem: Problem, pools: Pools, d: Decisions, predicted: MixedEstimate, lasting: Lasting
+) -> list[str]:
     """Requirements of the user's own: on both pools together, on each where each has its own."""
+    rooms = (pool.accelerator.memory.driver for pool in pools)
+    used = (float(memory.total) / room for memory, room in zip(predicted.memory, rooms, strict=True))
     found: dict[str, float] = {
         "days": lasting.seconds / DAY,
         "dollars": lasting.dollars,
         "step_time_s": predicted.step_time,
         "memory_gib": max(float(memory.total) for memory in predicted.memory) / GIB,
+        "memory_headroom": 1 - max(used),
         "mfu": predicted.mfu,
+        "hfu": predicted.hfu,
+        "goodput": lasting.goodput,
+        "energy": lasting.kwh / 1e3,
+        "carbon": lasting.tonnes,
         "tokens_per_s_per_gpu": predicted.tokens_per_second_per_gpu,
     }
     return [

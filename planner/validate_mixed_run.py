@@ -98,12 +98,13 @@ def lasts_on_both(problem: Problem, shares: tuple[Share, Share], d: Decisions, s
     """The whole run: what stops any part stops all of it; rent and electricity of both add up."""
     site, training = shares[0].site, problem.training
     steps = training.tokens / (d.global_batch * training.seq_len)
-    seconds, standing = _by_the_clock(shares, d, steps, step)
+    seconds, standing, kept_up = _by_the_clock(shares, d, steps, step)
     kwh = sum(share.kwh(seconds, standing) for share in shares)
     nodes = sum(share.nodes for share in shares)
     return Lasting(
         seconds=seconds,
         ideal=steps * step,
+        goodput=kept_up,
         dollars=sum(share.dollars(seconds) for share in shares),
         nodes=nodes + sum(share.spares for share in shares),
         kwh=kwh,
@@ -115,14 +116,14 @@ def lasts_on_both(problem: Problem, shares: tuple[Share, Share], d: Decisions, s
 
 def _by_the_clock(
     shares: tuple[Share, Share], d: Decisions, steps: float, step: float
-) -> tuple[float, float]:
-    """Seconds of the run, and how many of them it stands still.
+) -> tuple[float, float, float]:
+    """Seconds of the run, how many of them it stands still, and the share of a started run that is not lost.
 
     Stops of both pools add up; the run goes on while neither misses a node; all nodes share the storage.
     """
     site, r = shares[0].site, shares[0].site.reliability
     if r is None:
-        return steps * step, 0.0
+        return steps * step, 0.0, 1.0
     stall, write, again = _checkpoints(site, r, shares, d)
     restart, mtbf = r.detection + again, 1 / sum(share.stops for share in shares)
     interval = float(optimal_interval(stall, mtbf, write)) if r.interval is None else r.interval
@@ -133,9 +134,10 @@ def _by_the_clock(
         planned += share.num_gpus * rate * (stall + write + again)
     up = shares[0].up * shares[1].up
     evaluation = r.evaluation / r.evaluation_steps
-    seconds = steps * (step + evaluation) * slowdown * planned / up + again
+    kept_up = up / (slowdown * planned)
+    seconds = steps * (step + evaluation) / kept_up + again
     training = up / planned * float(np.exp(-restart / mtbf))
-    return seconds, seconds * (1 - training)
+    return seconds, seconds * (1 - training), kept_up
 
 
 def _checkpoints(

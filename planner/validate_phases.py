@@ -28,6 +28,12 @@ def grows_only(before: PhasePlan, after: PhasePlan) -> bool:
     return grows and parts[0] == parts[1]
 
 
+def tightest(problem: Problem, limit: float | None, name: str, unit: float) -> float | None:
+    """A limit on the run, or what is required of the same if that is less."""
+    required = [unit * float(of.values[0]) for of in problem.limits.require if of.name == name]
+    return min([*required, *([] if limit is None else [limit])], default=None)
+
+
 def wrong_together(problem: Problem, phases: list[Problem], run: PhasedRun) -> list[str]:
     """What is wrong with a run in phases as a whole; its plans are looked at one by one elsewhere.
 
@@ -57,10 +63,18 @@ def wrong_together(problem: Problem, phases: list[Problem], run: PhasedRun) -> l
         tonnes += one.tonnes * took / one.seconds
     bill = float(site.bill(run.num_gpus, seconds, site.losses(run.num_gpus, first.dp)).total)
     used = {
-        "deadline": (run.days * DAY, seconds, problem.limits.deadline),
-        "budget": (run.dollars, bill, problem.limits.budget),
-        "energy": (run.energy and run.energy.mwh * 1e3, kwh, problem.limits.energy),
-        "carbon": (run.energy and run.energy.tonnes_co2, tonnes, problem.limits.carbon),
+        "deadline": (run.days * DAY, seconds, tightest(problem, problem.limits.deadline, "days", DAY)),
+        "budget": (run.dollars, bill, tightest(problem, problem.limits.budget, "dollars", 1.0)),
+        "energy": (
+            run.energy and run.energy.mwh * 1e3,
+            kwh,
+            tightest(problem, problem.limits.energy, "energy", 1e3),
+        ),
+        "carbon": (
+            run.energy and run.energy.tonnes_co2,
+            tonnes,
+            tightest(problem, problem.limits.carbon, "carbon", 1.0),
+        ),
     }
     for name, (shown, value, limit) in used.items():
         if shown is not None and not isclose(shown, value, rel_tol=TOLERANCE):

@@ -21,6 +21,7 @@ class Lasting:
     """By the clock on the wall."""
     ideal: float
     """Seconds if nothing stopped it."""
+    goodput: float
     dollars: float
     nodes: int
     """Spares included."""
@@ -63,6 +64,7 @@ def lasts(problem: Problem, site: Site, plan: Plan, predicted: Estimate) -> Last
     return Lasting(
         seconds=seconds,
         ideal=training.tokens / batch * predicted.step_time,
+        goodput=1 / float(losses.slowdown),
         dollars=float(site.bill(d.num_gpus, seconds, losses).total),
         nodes=d.nodes + int(losses.spare_nodes),
         kwh=float(energy.kwh),

@@ -32,6 +32,8 @@ class Lasting:
     """Seconds until a checkpoint is written that training waits for."""
     start: float = 0.0
     """Seconds before the first step, in `seconds`."""
+    goodput: float = 1.0
+    """Of the time after that, the share in which the run trains or evaluates."""
 
 
 def blocked(places: int, load: float) -> float:
@@ -95,9 +97,9 @@ def lasting(instance: Instance, layout: Any, step: float) -> Lasting:
     site, gpus = pool.site, layout.num_gpus
     nodes = gpus / pool.fabric.gpus_per_node
     ready = spares(pool, nodes, gpus)
-    seconds, standing, save, start = steps * step, 0.0, 0.0, 0.0
+    seconds, standing, save, start, goodput = steps * step, 0.0, 0.0, 0.0, 1.0
     if site is not None and site.reliability is not None:
-        seconds, standing, save, start = _with_losses(pool, layout, nodes, steps, step, ready)
+        seconds, standing, save, start, goodput = _with_losses(pool, layout, nodes, steps, step, ready)
     paid = max(seconds, pool.committed) / 3600
     dollars = (gpus + ready * pool.fabric.gpus_per_node) * paid * pool.price
     if site is None:
@@ -115,13 +117,14 @@ def lasting(instance: Instance, layout: Any, step: float) -> Lasting:
         ready,
         save,
         start,
+        goodput,
     )
 
 
 def _with_losses(
     pool: Pool, layout: Any, nodes: float, steps: float, step: float, ready: int
-) -> tuple[float, float, float, float]:
-    """Seconds by the clock, the share of them that the run stands still, and what save and start take."""
+) -> tuple[float, float, float, float, float]:
+    """Seconds by the clock, the share of them that the run stands still, what save and start take, goodput."""
     site, gpus = pool.site, layout.num_gpus
     assert site is not None
     assert site.reliability is not None
@@ -141,7 +144,8 @@ def _with_losses(
     evaluating = 0.0 if r.evaluation_steps == inf else r.evaluation / r.evaluation_steps
     seconds = steps * (step + evaluating) * slow * planned / (1 - waiting) + again
     up = (1 - waiting) / planned
-    return seconds, waiting + (1 - waiting - up) + up * (1 - exp(-restart / mtbf)), stall + write, again
+    standing = waiting + (1 - waiting - up) + up * (1 - exp(-restart / mtbf))
+    return seconds, standing, stall + write, again, up / slow
 
 
 def _kept(instance: Instance, pool: Pool, gpus: int, seconds: float) -> float:

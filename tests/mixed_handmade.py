@@ -151,7 +151,7 @@ def figures(instance: Any, mixed: Mixed, of: MixedEstimate) -> dict[str, Any]:
         "memory_gib": {name: float(getattr(fullest, name)) / GIB for name in names},
         "breakdown_s": {name: seconds for name, seconds in of.breakdown.items() if seconds},
         "ideal_days": ideal / DAY,
-        "goodput": ideal / run.seconds,
+        "goodput": run.goodput,
         "energy": {"mwh": run.kwh / 1e3, "tonnes_co2": run.tonnes, "dollars": 0.0},
     }
     return found

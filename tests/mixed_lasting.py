@@ -59,9 +59,9 @@ def mixed_lasting(
     """The run on two pools of `dp` replicas and `batch` sequences a step."""
     steps = instance.tokens / (batch * instance.seq_len)
     site = shares[0].pool.site
-    seconds, standing, save = steps * step, 0.0, 0.0
+    seconds, standing, save, goodput = steps * step, 0.0, 0.0, 1.0
     if site is not None and site.reliability is not None:
-        seconds, standing, save = _with_losses(shares, dp, steps, step)
+        seconds, standing, save, goodput = _with_losses(shares, dp, steps, step)
     dollars = sum(share.dollars(seconds) for share in shares)
     if site is None:
         return Lasting(seconds, dollars)
@@ -75,13 +75,14 @@ def mixed_lasting(
         float(site.storage.resolved(sum(share.nodes for share in shares)).capacity),
         sum(share.ready for share in shares),
         save,
+        goodput=goodput,
     )
 
 
 def _with_losses(
     shares: tuple[Share, Share], dp: int, steps: float, step: float
-) -> tuple[float, float, float]:
-    """As `lasting._with_losses`."""
+) -> tuple[float, float, float, float]:
+    """As `lasting._with_losses`, without the start."""
     gpus, nodes = sum(share.num_gpus for share in shares), sum(share.nodes for share in shares)
     site = shares[0].pool.site
     assert site is not None
@@ -106,7 +107,8 @@ def _with_losses(
     evaluating = 0.0 if r.evaluation_steps == inf else r.evaluation / r.evaluation_steps
     seconds = steps * (step + evaluating) * slow * planned / (1 - waiting) + again
     up = (1 - waiting) / planned
-    return seconds, waiting + (1 - waiting - up) + up * (1 - exp(-restart / mtbf)), stall + write
+    standing = waiting + (1 - waiting - up) + up * (1 - exp(-restart / mtbf))
+    return seconds, standing, stall + write, up / slow
 
 
 def _kept(instance: Instance, shares: tuple[Share, Share], seconds: float) -> float:

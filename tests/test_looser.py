@@ -43,6 +43,8 @@ def tighter(text: str) -> str:
         ("memory_gib <= 1", "gpu == H800"),
         ("step_time_s <= 1", "tp == 2"),
         ("mfu >= 0.6", "gpu == H800"),
+        ("goodput >= 0.9999",),
+        ("hfu >= 0.7", "gpu == H800"),
     ],
 )
 def test_of_a_prediction_is_exact_to_the_digits_that_are_said(texts: tuple[str, ...]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
-from mixed_oracle import MixedAnswer, MixedOracle, small_mixed_problem, with_mixed_limits
+from mixed_lasting import mixed_lasting
+from mixed_oracle import MixedAnswer, MixedOracle, answer, shares_of, small_mixed_problem, with_mixed_limits
 from mixed_problems import mixed_problem, on_a_site
 from oracle import objective, within
 
 from costmodel.cards import load_card
 from costmodel.estimate import estimate
+from costmodel.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodel.mixed import Mixed, Part
 from costmodel.mixed_estimate import estimate_mixed
 from costmodel.run import Fabric, Run
@@ -22,6 +26,8 @@ from planner.frontier import frontier
 from planner.instance import Instance
 from planner.mixed import best_of_pairs, front_of_pairs
 from planner.problem import Problem, parse_problem
+from planner.required import requirements_of, with_requirements
+from planner.requirements import Requirement
 from planner.solve import solve
 from planner.validate import violations
 
@@ -109,8 +115,15 @@ def covered(points: list[tuple[float, float]], by: list[tuple[float, float]]) ->
     return all(any(s <= t * (1 + 3e-6) and d <= c * (1 + 3e-6) for s, d in by) for t, c in points)
 
 
-def holds(oracle: MixedOracle, instance: Instance, seed: int) -> None:
+def holds(
+    oracle: MixedOracle, instance: Instance, seed: int, kept: Callable[[MixedAnswer], bool] = lambda of: True
+) -> None:
     answers: list[MixedAnswer] = within(instance, oracle.answers(instance))  # type: ignore[arg-type]
+    agrees(instance, [of for of in answers if kept(of)], seed)
+
+
+def agrees(instance: Instance, answers: list[MixedAnswer], seed: int) -> None:
+    """Whether the best plan and the frontier are those of all answers within the limits."""
     wanted = min((objective(instance, of.seconds, of.dollars) for of in answers), default=None)
     search = best_of_pairs(instance)
     assert search.complete
@@ -135,6 +148,89 @@ def checked(seed: int) -> None:
 def test_best_plan_and_frontier_equal_brute_force(block: int) -> None:
     for seed in range(10 * block, 10 * (block + 1)):
         checked(seed)
+
+
+def hfu_of(of: MixedAnswer, instance: Instance) -> float:
+    """HFU of an answer of brute force."""
+    model, layout = instance.architecture, of.layout
+    start, whole = np.cumsum(of.layers) - of.layers, {}
+    for kind in model.kinds:
+        before = np.concatenate([[0], np.cumsum(np.array(model.pattern()) == kind)])
+        whole[kind] = int((before[start + of.recomputed] - before[start]).sum())
+    share = instance.stack.recompute.per_op_share
+    flops = float(model_flops_per_token(model, instance.seq_len)) + float(
+        recomputed_flops_per_token(model, instance.seq_len, layout.modules, whole, per_op_share=share)
+    )
+    pools = (instance.pools[pool] for pool in layout.pools)
+    peak = sum(n * pool.gpu.peak_flops["bf16"] for n, pool in zip(layout.num_gpus, pools, strict=True))
+    return flops * layout.batch * instance.seq_len / of.step / peak
+
+
+def checked_with_hfu(seed: int) -> bool:
+    """With a required HFU that some stage assignments have; whether any layout has it with other stages only."""
+    random = Random(seed)
+    make = on_a_site if seed % 3 == 0 else mixed_problem
+    oracle = small_mixed_problem(random, make=make)
+    instance = with_mixed_limits(random, oracle)
+    every = {of: hfu_of(of, instance) for of in every_assignment(oracle, instance)}
+    least = float(np.quantile([*every.values()] or [0.5], random.choice((0.5, 0.9, 0.99)))) * 0.99999
+    required = with_requirements(instance, [*requirements_of(instance), Requirement("hfu", ">=", (least,))])
+    kept: dict[Any, MixedAnswer] = {}
+    for of, share in every.items():
+        if share >= least and (of.layout not in kept or of.step < kept[of.layout].step):
+            kept[of.layout] = of
+    answers: list[MixedAnswer] = within(instance, list(kept.values()))  # type: ignore[arg-type]
+    agrees(required, answers, seed)
+    usual = {of.layout: of for of in oracle.answers(instance)}
+    return any(every.get(usual[at], 0.0) < least for at in kept)
+
+
+def every_assignment(oracle: MixedOracle, instance: Instance) -> list[MixedAnswer]:
+    """All stage assignments of all layouts that fit."""
+    found: list[MixedAnswer] = []
+    for of in oracle.priced:
+        rooms = [instance.pools[i].memory_limit(instance.limits.memory_headroom) for i in of.layouts[0].pools]
+        fits = (of.memory[0] <= rooms[0]) & (of.memory[1] <= rooms[1]) & np.isfinite(of.step)
+        for row, one in zip(*np.nonzero(fits), strict=True):
+            found += answer(instance, of, of.layouts[row], int(row), int(one))
+    return found
+
+
+def test_best_plan_and_frontier_with_a_required_hfu_equal_brute_force() -> None:
+    assert sum(checked_with_hfu(seed) for seed in range(12)) > 2
+
+
+@pytest.mark.slow
+def test_best_plan_and_frontier_with_a_required_hfu_equal_brute_force_on_many_more() -> None:
+    assert sum(checked_with_hfu(seed) for seed in range(4000, 4060)) > 10
+
+
+def checked_with_goodput(seed: int) -> bool:
+    """With a required goodput that some pairs of pools have, or a little more; whether any plan breaks it."""
+    random = Random(seed)
+    oracle = small_mixed_problem(random, make=on_a_site)
+    instance = with_mixed_limits(random, oracle)
+
+    def goodput(of: MixedAnswer) -> float:
+        shares = shares_of(instance, of.layout)
+        return mixed_lasting(instance, shares, of.layout.replicas, of.layout.batch, of.step).goodput
+
+    answers = oracle.answers(instance) or oracle.answers(oracle.instance)
+    least = goodput(random.choice(answers)) * random.choice((0.99999, 1.00001))
+    required = with_requirements(
+        instance, [*requirements_of(instance), Requirement("goodput", ">=", (least,))]
+    )
+    holds(oracle, required, seed, lambda of: goodput(of) >= least)
+    return any(goodput(of) < least for of in answers)
+
+
+def test_best_plan_and_frontier_with_a_required_goodput_equal_brute_force() -> None:
+    assert sum(checked_with_goodput(seed) for seed in range(12)) > 3
+
+
+@pytest.mark.slow
+def test_best_plan_and_frontier_with_a_required_goodput_equal_brute_force_on_many_more() -> None:
+    assert sum(checked_with_goodput(seed) for seed in range(3000, 3120)) > 30
 
 
 @pytest.mark.slow

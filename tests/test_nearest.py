@@ -231,6 +231,22 @@ def test_requirements_are_broken_in_their_own_units() -> None:
     assert f"has MFU {100 * of.mfu:.3g} % instead of 90 %" in near.text
 
 
+def test_the_nearest_plan_to_an_hfu_out_of_reach_recomputes() -> None:
+    near = nearest(("limits.require", ["hfu >= 0.9"]))
+    of = near.plan.estimate
+    assert near.over["hfu >= 0.9"] == pytest.approx(0.9 - of.hfu)
+    assert near.plan.decisions.recompute == "full"
+    assert of.hfu > of.mfu
+
+
+def test_shares_are_told_in_digits_that_show_how_far_they_differ() -> None:
+    near = nearest(("limits.require", ["goodput >= 0.9995"]))
+    of = near.plan.estimate
+    assert of.goodput is not None
+    assert near.over["goodput >= 0.9995"] == pytest.approx(0.9995 - of.goodput)
+    assert f"has goodput {100 * of.goodput:.4g} % instead of 99.95 %" in near.text
+
+
 def test_a_model_that_does_not_fit_needs_the_least_memory_that_would_do() -> None:
     near = nearest(
         ("search", {"tp": 1, "pp": 1, "zero": 0, "recompute": "none"}), ("limits.deadline", None),

@@ -75,12 +75,17 @@ class Goodput:
     shares: dict[str, Array]
     """By what they are lost to: `PARTS`."""
 
+    @property
+    def share(self) -> Array:
+        """Share of the time of a run that has started in which it trains or evaluates: 1/slowdown."""
+        return np.asarray(1 / self.slowdown)
+
     def wall_seconds(self, steps: Column, step_time: Column) -> Array:
         """Seconds until so many steps are done: steps*(t + evaluation)*slowdown + startup."""
         return np.asarray(steps * (step_time + self.evaluation) * self.slowdown + self.startup)
 
     def fraction(self, steps: Column, step_time: Column) -> Array:
-        """Ideal compute time over wall-clock time."""
+        """Effective training time, as runs publish it: that of steps over wall-clock time."""
         return np.asarray(steps * step_time / self.wall_seconds(steps, step_time))
 
     def interval_steps(self, step_time: Column) -> Array:

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.flops import model_flops_per_token
 from costmodel.money import dollars
 from costmodel.units import DAY
 from planner.economics import Economy, asks_for_energy
+from planner.hfu import again_of, model_flops
 from planner.instance import Instance, Pool, Term
 from planner.mixed.losses import PairLosses, nodes_of
+from planner.required import lasting_enough, longest_runs
+from planner.requirements import Requirement
 from planner.running import room_of
+from planner.space.recompute import ALL, PLAIN
 
 Array = NDArray[Any]
 
@@ -110,14 +113,19 @@ class Running:
             self.room[index],
         )
 
-    def economy(self, instance: Instance, pools: tuple[Pool, Pool], tokens_a_step: Array) -> PairEconomy:
-        """With so many tokens a step; (rows,) or with more axes before that one."""
+    def economy(
+        self, instance: Instance, pools: tuple[Pool, Pool], tokens_a_step: Array, again: Any = None
+    ) -> PairEconomy:
+        """With so many tokens a step; (rows,) or with more axes before that one.
+
+        `again`: FLOPs of a token that are recomputed at most; those of all layers unless given.
+        """
         each = instance.tokens / tokens_a_step * self.slowdown
         fixed = each * self.evaluation + self.startup
         windows = np.array([pool.committed for pool in pools])
         late = int(windows[1] > windows[0])
         shape = np.shape(each)
-        steps = longest_steps(instance, pools, self.num_gpus, tokens_a_step)
+        steps = self._longest_steps(instance, pools, tokens_a_step, again)
         metered = asks_for_energy(instance)
 
         def wide(column: Any) -> Array:
@@ -133,28 +141,33 @@ class Running:
             wide(self.emission) if metered else None,
             wide(self.room) if np.isfinite(self.room).any() else None,
             None,
-            None if steps is None else each[..., None] * steps + fixed[..., None],
+            None if steps is None else longest_runs(steps, each, fixed),
             wide(self.rent[late]),
             wide(windows[late]),
         )
 
+    def _longest_steps(
+        self, instance: Instance, pools: tuple[Pool, Pool], tokens_a_step: Array, again: Any
+    ) -> Array | None:
+        """(rows, requirements): seconds that requirements let steps take (`planner.required`)."""
+        if not instance.limits.steps:
+            return None
+        shape, model = np.shape(tokens_a_step), model_flops(instance)
+        again = again_of(instance, ALL, PLAIN) if again is None else again
 
-def longest_steps(
-    instance: Instance, pools: tuple[Pool, Pool], num_gpus: Array, tokens_a_step: Array
-) -> Array | None:
-    """(rows, requirements): seconds that requirements on predictions let steps take (`planner.required`)."""
-    if not instance.limits.steps:
-        return None
-    total = num_gpus.sum(axis=0)
-    peaks = np.array([pool.gpu.peak_flops["bf16"] for pool in pools])
-    flops = tokens_a_step * float(model_flops_per_token(instance.architecture, instance.seq_len))
-    most = {
-        "tokens_per_s_per_gpu": tokens_a_step / total,
-        "mfu": flops / (num_gpus * peaks[:, None]).sum(axis=0),
-        "step_time_s": np.ones(np.shape(tokens_a_step)),
-    }
-    found = [
-        most[of.name] * of.value if of.name == "step_time_s" else most[of.name] / of.value
-        for of in instance.limits.steps
-    ]
-    return np.stack(found, axis=-1)
+        def longest(of: Requirement) -> Array:
+            if of.name == "goodput":
+                return np.broadcast_to(lasting_enough(of, self.slowdown), shape)
+            if of.name == "step_time_s":
+                return np.full(shape, of.value)
+            if of.name == "tokens_per_s_per_gpu":
+                return tokens_a_step / self.num_gpus.sum(axis=0) / of.value
+            flops = model + (again if of.name == "hfu" else 0.0)
+            return tokens_a_step * flops / peak_of_both(pools, self.num_gpus) / of.value
+
+        return np.stack([longest(of) for of in instance.limits.steps], axis=-1)
+
+
+def peak_of_both(pools: tuple[Pool, Pool], num_gpus: Array) -> Array:
+    """FLOP/s of (2, rows) GPUs."""
+    return np.tensordot([pool.gpu.peak_flops["bf16"] for pool in pools], num_gpus, axes=1)

@@ -49,14 +49,14 @@ class PairOutlook(Outlook):
         )
 
     def ideal(self) -> dict[str, float]:
-        """Days and dollars if nothing ever stopped the run, and how much of that is left."""
+        """Days and dollars if nothing ever stopped the run, and the share of its time that stops leave."""
         assert self.pools is not None
         days = self.steps * self.step / DAY
         cost = sum(
             float(dollars(n, days, pool.price, pool.committed / DAY))
             for n, pool in zip(self.gpus, self.pools, strict=True)
         )
-        return {"ideal_days": days, "ideal_dollars": cost, "goodput": days * DAY / self.seconds}
+        return {"ideal_days": days, "ideal_dollars": cost, "goodput": float(self.losses.share)}
 
     def energy(self, site: Site) -> Energy:
         """Electricity of both pools."""

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from costmodel.records import gather
 from planner.bound.mix import LayerMix
+from planner.hfu import again_at_most, hfu_requirement, longest_with
 from planner.instance import Instance
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.bound import SURE, pace_of_work, pace_without_memory, step_of
 from planner.mixed.branch import Branch, branches_of, least_of
 from planner.mixed.costs import Around
 from planner.mixed.decided import Decided
-from planner.mixed.economy import PairEconomy, Running
+from planner.mixed.economy import PairEconomy, Running, peak_of_both
 from planner.mixed.layouts import MixedRows
 from planner.mixed.micro_batches import numbers_of
 from planner.mixed.plan import MixedPlan
@@ -95,6 +96,7 @@ class Schedules:
         assert self.branch.costs is not None
         costs = self.branch.costs.take(at)
         first, second = (int(m) for m in self.num_microbatches[:, index])
+        longest, longer = self._longest(self.plan(index))
         shape = StageProblem(
             architecture=instance.architecture,
             rates=gather(costs.rates[0], np.array(0)),
@@ -104,8 +106,19 @@ class Schedules:
             memory_limit=float("inf"),
             recompute=stage_recompute(self.family),
             uniform=not instance.per_stage_recompute,
+            longest=longest,
+            longer=longer,
         )
         return MixedStages.of(shape, costs, (first, second))
+
+    def _longest(self, row: MixedPlan) -> tuple[float, tuple[float, ...]]:
+        """The longest step with no layer recomputed whole, and what each adds, where an HFU is required."""
+        instance = self.of.instance
+        required = hfu_requirement(instance)
+        if required is None:
+            return np.inf, ()
+        tokens, peak = row.global_batch * instance.seq_len, peak_of_both(self.of.both, np.array(row.num_gpus))
+        return longest_with(instance, row.variant, float(tokens / peak / required.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +181,14 @@ class LayoutBounds:
         """At the largest batch: what no schedule of the rows can beat."""
         instance = self.of.instance
         tokens = np.full(len(rows), float(instance.max_batch * instance.seq_len))
-        return loosely(instance, self._running(rows).economy(instance, self.of.both, tokens))
+        return loosely(instance, self._priced(rows, tokens))
+
+    def _priced(self, rows: MixedRows, tokens: Array) -> PairEconomy:
+        """With so many tokens a step."""
+        instance, again = self.of.instance, None
+        if hfu_requirement(instance) is not None:
+            again = again_at_most(instance, self.of.keys.take(rows.key))
+        return self._running(rows).economy(instance, self.of.both, tokens, again)
 
     def _running(self, rows: MixedRows) -> Running:
         """What is fixed by the GPUs, and by the replicas where these save or load for themselves."""
@@ -203,5 +223,5 @@ class LayoutBounds:
         at = of.take(row)
         bound = step_of(at.around, at.pace, m) * SURE
         tokens = at.rows.sequences(self.of, m) * float(self.of.instance.seq_len)
-        economy = self._running(at.rows).economy(self.of.instance, self.of.both, tokens)
+        economy = self._priced(at.rows, tokens)
         return Schedules(self.of, family, of, row, m, bound, economy, self._decided(at.rows, m))

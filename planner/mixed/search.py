@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from costmodel.mixed_estimate import estimate_mixed
 from planner.economics import Economy
+from planner.hfu import hfu_requirement
 from planner.instance import Instance, Pool
 from planner.keybook import KeyBook
 from planner.limits import within
@@ -163,10 +164,13 @@ class MixedSearch:
         """
         at = np.array([index])
         economy, of = some.economy.take(at), some.decided.take(at)
-        stages = self._assigned(some, index, float(self.longest(economy, of)[0]), rule)
+        row, longest = some.plan(index), float(self.longest(economy, of)[0])
+        stages = self._assigned(some, index, longest, rule)
+        if stages is not None and not self._has_hfu(row, stages):
+            # Within what rounding leaves in doubt: without that.
+            stages = self._assigned(some, index, longest, rule, strict=True)
         if stages is None:
             return None
-        row = some.plan(index)
         plan = self._priced(row, economy, stages)
         if not len(self.wins(economy, np.array([plan.step]), of)):
             return plan
@@ -183,22 +187,35 @@ class MixedSearch:
         cost = float(economy.total("cost", seconds)[0])
         return replace(row, stages=stages, step=step, seconds=float(seconds[0]), dollars=cost)
 
+    def _has_hfu(self, row: MixedPlan, stages: StagePlan) -> bool:
+        """Whether a schedule with its stages has the HFU that is required."""
+        required = hfu_requirement(self.instance)
+        if required is None:
+            return True
+        return (
+            estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed).hfu
+            >= required.value
+        )
+
     def _figures(self, row: MixedPlan, problem: MixedStages, stages: StagePlan) -> Figures:
         """Seconds of a step with some stages, and bytes that the fullest rank leaves of its GPU's limit."""
         of = estimate_mixed(mixed_of(self.instance, row), stages.layers, stages.recomputed)
         pools = zip(problem.costs.limits, of.rank_memory, strict=True)
-        return of.step_time, min(limit - float(used.max()) for limit, used in pools)
+        step = of.step_time if self._has_hfu(row, stages) else np.inf
+        return step, min(limit - float(used.max()) for limit, used in pools)
 
     def _assigned(
-        self, some: Schedules, index: int, longest: float, rule: StageRule | None
+        self, some: Schedules, index: int, longest: float, rule: StageRule | None, strict: bool = False
     ) -> StagePlan | None:
         """The best stage assignment of a schedule, looked up where a search before has solved it."""
-        key = (some.family, some.plan(index).key, rule)
+        key = (some.family, some.plan(index).key, rule, strict)
         known = self.memo.get(key)
         if known is not None and (known[0] is not None or longest <= known[1]):
             return known[0]
         self.solved += 1
         problem = replace(some.problem(index), rule=rule)
+        if strict:
+            problem = replace(problem, shape=replace(problem.shape, strict=True))
         try:
             found = solve_mixed_stages(problem, self.effort.seconds_left, longest)
         except TimeoutError:
@@ -220,6 +237,7 @@ def same_stages(one: Instance, other: Instance) -> bool:
         len(one.pools) == len(other.pools)
         and all(getattr(one, name) is getattr(other, name) for name in names)
         and all(getattr(one.limits, name) == getattr(other.limits, name) for name in limits)
+        and hfu_requirement(one) == hfu_requirement(other)
         and all(same_hardware(*pair) for pair in zip(one.pools, other.pools, strict=True))
     )
 

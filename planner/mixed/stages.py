@@ -20,7 +20,14 @@ from planner.mixed.bound import pace_within_memory, step_of
 from planner.mixed.costs import MixedCosts
 from planner.stages.memory import BYTES, add_rank_memory
 from planner.stages.model import StageModel
-from planner.stages.objective import BUBBLE_PARTS, TIME_UNITS, end_of_step_pieces, integer, linear
+from planner.stages.objective import (
+    BUBBLE_PARTS,
+    TIME_UNITS,
+    add_longest,
+    end_of_step_pieces,
+    integer,
+    linear,
+)
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.solve import Solved, best_assignment, best_of_cases
 from planner.stages.ties import Assignments, Figures, has_choice, plainest
@@ -119,6 +126,7 @@ def plainest_mixed_stages(
         room=int(max(problem.costs.limits) // BYTES) + 1,
         add_limits=lambda stages, spare: _add_limits(stages, problem, spare),
         add_step=lambda stages: _add_step(stages, problem, unit),
+        keep_hfu=lambda stages, step: _keep_hfu(stages, step, problem, unit),
     )
     return plainest(of, plan, figures)
 
@@ -163,7 +171,17 @@ def _solved(
     """The best assignment of a case, and its step in the model's units."""
     stages = StageModel(problem.shape, each)
     _add_limits(stages, problem)
-    return best_assignment(stages, _add_step(stages, problem, unit), most, until)
+    step = _add_step(stages, problem, unit)
+    _keep_hfu(stages, step, problem, unit)
+    return best_assignment(stages, step, most, until)
+
+
+def _keep_hfu(stages: StageModel, step: Any, problem: MixedStages, unit: float) -> None:
+    """Holds the step to the longest one, where an HFU is required."""
+    if problem.shape.longer:
+        room = -1 if problem.shape.strict else 1
+        longest = _integer_step(problem, problem.shape.longest, unit, room)
+        add_longest(stages, step, longest, BUBBLE_PARTS / unit / _scale(problem))
 
 
 def _add_limits(stages: StageModel, problem: MixedStages, spare: Any = 0) -> None:

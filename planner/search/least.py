@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from planner.economics import at_rate
 from planner.instance import Instance, Limits, Term
 from planner.limits import outside
-from planner.required import too_slow
+from planner.required import most_by_key, too_lossy
 from planner.running import Running
 from planner.search.goal import Goal
+from planner.space.columns import LayerKeys
 
 Array = NDArray[Any]
 
@@ -44,23 +45,26 @@ class PerGpuSecond:
     """What runs of layer keys take at least for each GPU-second of their steps: (keys,)."""
 
     instance: Instance
-    pool: Array
-    """Of each layer key."""
     terms: dict[Term, Array]
     """Seconds, dollars, kWh, tonnes."""
     value: Array
     """Of the goal's first sort key."""
+    most: dict[str, Array]
+    """GPU-seconds a token that requirements allow, by their text."""
+    lossy: dict[str, Array]
+    """Whether what runs lose breaks a requirement, by its text."""
 
     @classmethod
-    def of(cls, instance: Instance, goal: Goal, pool: Array, at_least: Array) -> PerGpuSecond:
+    def of(cls, instance: Instance, goal: Goal, keys: LayerKeys, at_least: Array) -> PerGpuSecond:
         """On as many GPUs as the deadline needs at least, or more."""
-        running = Running.of(instance)
+        running, pool = Running.of(instance), keys.pool
         columns = running.per_gpu_second()
         value = running.at_least(goal.key_bound(columns), pool, at_least)
         terms: dict[Term, Array] = {
             term: running.at_least(of, pool, at_least) for term, of in columns.items()
         }
-        return cls(instance, pool, terms, value)
+        lossy = too_lossy(instance, pool, at_least)
+        return cls(instance, terms, value, most_by_key(instance, keys), lossy)
 
     def least(self, limits: Limits, key: Array, gpu_seconds: Array) -> Least:
         """What runs of layer keys take at least that spend so many GPU-seconds a token."""
@@ -73,5 +77,7 @@ class PerGpuSecond:
             beyond["energy"] = at_rate(total, self.terms["energy"][key]) > limits.energy
         if limits.carbon is not None:
             beyond["carbon"] = at_rate(total, self.terms["carbon"][key]) > limits.carbon
-        beyond |= too_slow(self.instance, self.pool[key], gpu_seconds * (1 - 1e-12))
+        spent = gpu_seconds * (1 - 1e-12)
+        beyond |= {text: spent > most[key] for text, most in self.most.items()}
+        beyond |= {text: lossy[key] for text, lossy in self.lossy.items()}
         return Least(seconds, cost, value, late, dear, beyond)

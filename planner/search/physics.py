@@ -38,7 +38,10 @@ def physics_of(instance: Instance) -> Instance:
         instance,
         tokens=1.0,
         limits=Limits(
-            memory_headroom=instance.limits.memory_headroom, most_memory=instance.limits.most_memory
+            memory_headroom=instance.limits.memory_headroom,
+            most_memory=instance.limits.most_memory,
+            # What has to be recomputed for an HFU is a question of the stages.
+            steps=tuple(of for of in instance.limits.steps if of.name == "hfu"),
         ),
         objective=(("cost", 1.0),),
         lexicographic=True,

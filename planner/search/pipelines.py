@@ -19,6 +19,7 @@ from planner.bound.compute import slowest_bound
 from planner.bound.mix import layer_mix
 from planner.bound.recompute import recompute_cases
 from planner.bound.room import RankRoom
+from planner.hfu import least_with_hfu
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.search.open_variants import leanest, least_of_variants, may_fit_rates
@@ -156,7 +157,9 @@ def gpu_seconds(book: KeyBook, rows: Pipelines, slowest: Array, extra: Array) ->
     total = np.maximum(book.least.total[rows.key] + extra, fits)
     few = pipeline_time(fits, total, rows.pp - 1, 1, book.instance.stack.pipeline.bubble)
     each = np.where((rows.filled == 1) | (fits < slowest), slowest, few / np.maximum(rows.pp - 1, 1))
-    return each * per + book.least.per_token[rows.key]
+    spent, even = each * per, book.least.total[rows.key] * (per / rows.pp)
+    agreed = book.least.per_token[rows.key]
+    return least_with_hfu(book.instance, rows, spent + agreed, even + agreed, book.again[rows.key])
 
 
 def _blocks(pp: Array) -> list[int]:

@@ -11,6 +11,7 @@ from costmodel.pipeline import plain_layers, saturating_microbatches, stage_spli
 from costmodel.stage import stage_memory
 from costmodel.step import step_time
 from planner.frameworks.rules import even_stages
+from planner.hfu import hfu_of_stages, hfu_requirement, longest_of_stages
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.search.goal import Effort
@@ -76,6 +77,7 @@ def plain_plan(book: KeyBook, row: Candidates, recomputes: bool) -> Plan:
 def stage_problem(book: KeyBook, row: Candidates) -> StageProblem:
     """What is asked of the stages of a row, at its largest number of micro-batches."""
     instance = book.instance
+    longest, longer = longest_of_stages(instance, row)
     return StageProblem(
         architecture=instance.architecture,
         rates=book.rates_of_one(row),
@@ -86,6 +88,8 @@ def stage_problem(book: KeyBook, row: Candidates) -> StageProblem:
         recompute=stage_recompute(int(row.family[0])),
         uniform=not instance.per_stage_recompute,
         even=even_stages(instance),
+        longest=longest,
+        longer=longer,
     )
 
 
@@ -97,11 +101,33 @@ def solved_plan(book: KeyBook, row: Candidates, longest: float, effort: Effort) 
     row = replace(row, m_low=row.m_high)
     problem = stage_problem(book, row)
     effort.solved += 1
+    plan = _solved(book, row, problem, longest, effort)
+    if plan is not None and not has_hfu(book.instance, plan):
+        # Within what rounding leaves in doubt: without that.
+        plan = _solved(book, row, replace(problem, strict=True), longest, effort)
+    return None if plan is None else plainest_plan(book, plan)
+
+
+def _solved(
+    book: KeyBook, row: Candidates, problem: StageProblem, longest: float, effort: Effort
+) -> Plan | None:
+    """The quickest assignment of a row. Raises OutOfTime."""
     try:
         stages = solve_stages(problem, effort.seconds_left, longest)
     except TimeoutError:
         effort.stop()
-    return None if stages is None else plainest_plan(book, priced(book, row, stages))
+    return None if stages is None else priced(book, row, stages)
+
+
+def has_hfu(instance: Instance, plan: Plan) -> bool:
+    """Whether a plan has the HFU that is required."""
+    required = hfu_requirement(instance)
+    return required is None or plan_hfu(instance, plan) >= required.value
+
+
+def plan_hfu(instance: Instance, plan: Plan) -> float:
+    """HFU of a plan."""
+    return hfu_of_stages(instance, plan.row, plan.stages.layers, plan.stages.recomputed, plan.step)
 
 
 def plainest_plan(book: KeyBook, plan: Plan) -> Plan:
@@ -112,7 +138,8 @@ def plainest_plan(book: KeyBook, plan: Plan) -> Plan:
 
     def figures(stages: StagePlan) -> tuple[float, float]:
         other = priced(book, plan.row, stages)
-        return other.step, problem.memory_limit - other.memory
+        step = other.step if has_hfu(book.instance, other) else np.inf
+        return step, problem.memory_limit - other.memory
 
     level = book.instance.assume_mfu is not None
     stages = plainest(Assignments.of(problem), plan.stages, figures, level)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from costmodel.records import stacked
 from planner.chance import margin_of
 from planner.evaluate import plain_figures
+from planner.hfu import longest_of_plain
 from planner.instance import Instance
 from planner.keybook import KeyBook
 from planner.limits import surely_within
@@ -120,8 +121,7 @@ class Table:
     def least(self, key: Array, gpu_seconds: Array) -> Least:
         """What runs of layer keys take at least that spend so many GPU-seconds a token."""
         if self.per_gpu_second is None:
-            pool = self.book.keys.pool
-            self.per_gpu_second = PerGpuSecond.of(self.instance, self.goal, pool, self.at_least)
+            self.per_gpu_second = PerGpuSecond.of(self.instance, self.goal, self.book.keys, self.at_least)
         return self.per_gpu_second.least(self.goal.limits, key, gpu_seconds)
 
     def least_of_keys(self, filled: bool = True) -> Least:
@@ -169,10 +169,14 @@ class Table:
 
     def tighten_groups(self, index: Array) -> None:
         """Gives groups the bound that knows memory."""
-        bound = group_memory_bound(self.book, self.groups.rows.take(index))
+        bound = self.group_memory_bound(self.groups.rows.take(index))
         self.groups.bound[index] = np.maximum(self.groups.bound[index], bound)
         self.groups.level[index] = TIGHT
         self.shorten(self.groups, index)
+
+    def group_memory_bound(self, rows: Groups) -> Array:
+        """tight.group_memory_bound of groups."""
+        return self.book.with_hfu(rows, group_memory_bound(self.book, rows))
 
     def expand(self, index: Array) -> None:
         """Writes down the candidates of groups that are not written down yet."""
@@ -212,7 +216,7 @@ class Table:
 
     def row_memory_bound(self, rows: Candidates, uniform: bool) -> Array:
         """tight.row_memory_bound of rows."""
-        return row_memory_bound(self.book, rows, uniform)
+        return self.book.with_hfu(rows, row_memory_bound(self.book, rows, uniform))
 
     def look_at_plain(self, index: Array) -> None:
         """Prices the plain split of rows."""
@@ -226,12 +230,16 @@ class Table:
         return surely_within(self.instance, self.goal.limits, rows, economy, step)
 
     def plain_splits(self, rows: Candidates) -> Array:
-        """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes."""
+        """(2, rows): seconds of a step with the plain split, inf if it does not fit; if it recomputes.
+
+        Inf as well where another split may have the HFU that is required.
+        """
         found = np.empty((2, len(rows)))
         for _, family, at in families(rows):
             some = rows.take(at)
             figures = plain_figures(self.book, some, family, self.book.rates(some))
-            found[:, at] = figures.fitting(memory_limits(self.instance, some.pool))
+            room, longest = memory_limits(self.instance, some.pool), longest_of_plain(self.instance, some)
+            found[:, at] = figures.fitting(room, *longest)
         return found
 
     def plain_plan(self, row: Candidates, recomputes: bool) -> Plan:

@@ -14,7 +14,6 @@ from planner.search.goal import Effort, Goal
 from planner.search.pipelines import PipelineTable
 from planner.search.rows import Plan, solved_plan
 from planner.search.table import Table
-from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.space.columns import Candidates, Groups
 from planner.space.counting import Counter, Places
 
@@ -104,7 +103,7 @@ class WhatIf(Table):
     def tighten_groups(self, index: Array) -> None:
         rows = self.groups.rows.take(index)
         (bound,) = self.found.group_bounds.get(
-            self.code(rows), lambda some: group_memory_bound(self.book, rows.take(some))[None]
+            self.code(rows), lambda some: self.group_memory_bound(rows.take(some))[None]
         )
         self.groups.bound[index] = np.maximum(self.groups.bound[index], bound)
         self.groups.level[index] = TIGHT
@@ -112,7 +111,7 @@ class WhatIf(Table):
 
     def row_memory_bound(self, rows: Candidates, uniform: bool) -> Array:
         def find(some: Array) -> Array:
-            return row_memory_bound(self.book, rows.take(some), uniform)[None]
+            return Table.row_memory_bound(self, rows.take(some), uniform)[None]
 
         return self.found.row_bounds[uniform].get(self.code(rows), find)[0]
 

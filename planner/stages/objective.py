@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -57,6 +58,26 @@ def integer_step(problem: StageProblem, seconds: float, unit: float, room: int =
     value = (seconds / float(rates.scale) - given) * problem.vpp * BUBBLE_PARTS / unit
     rounding = 2 * problem.architecture.layers * (m * problem.vpp + problem.pp) * BUBBLE_PARTS
     return int(min(max(value + room * rounding, -(1 << 50)), 1 << 50))
+
+
+def keep_hfu(stages: StageModel, step: Any, unit: float) -> None:
+    """Holds `add_step` to the longest step, where an HFU is required."""
+    problem = stages.problem
+    if problem.longer:
+        longest = integer_step(problem, problem.longest, unit, -1 if problem.strict else 1)
+        add_longest(stages, step, longest, problem.vpp * BUBBLE_PARTS / unit / float(problem.rates.scale))
+
+
+def add_longest(stages: StageModel, step: Any, longest: int, per_second: float) -> None:
+    """Where an HFU is required: step <= longest + longer * recomputed layers.
+
+    In units of the step, of which a second is so many.
+    """
+    problem = stages.problem
+    each = [floor(seconds * per_second) + (not problem.strict) for seconds in problem.longer]
+    stages.model.add(
+        step <= longest + sum(stages.of_rank(rank, each, stages.redone) for rank in range(problem.pp))
+    )
 
 
 def _least_end(rates: StageRates, layers: int, pp: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from costmodel.architecture import Architecture
 from costmodel.stage import StageRates
@@ -33,3 +34,9 @@ class StageProblem:
     """Whether every virtual stage recomputes the same number of layers (or all it has)."""
     even: bool = False
     """Whether every virtual stage holds the same number of layers."""
+    longest: float = inf
+    """Seconds of a step at most if no layer is recomputed, where an HFU is required (`planner.hfu`)."""
+    longer: tuple[float, ...] = ()
+    """Seconds that each recomputed layer of a kind adds to that."""
+    strict: bool = False
+    """Whether what rounding leaves in doubt of that is left out, and not let in."""

@@ -10,7 +10,7 @@ from planner.solver import load_cp_model, one_worker
 from planner.stages.cases import Case, cases_of
 from planner.stages.memory import add_memory
 from planner.stages.model import StageModel
-from planner.stages.objective import TIME_UNITS, add_step, integer_step
+from planner.stages.objective import TIME_UNITS, add_step, integer_step, keep_hfu
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.slots import spread
 
@@ -60,7 +60,9 @@ def _solved(problem: StageProblem, case: Case, unit: float, most: int | None, un
     """The best assignment of a case, and its step in the model's units."""
     stages = StageModel(problem, case.each)
     add_memory(stages)
-    return best_assignment(stages, add_step(stages, unit, case.slowest), most, until)
+    step = add_step(stages, unit, case.slowest)
+    keep_hfu(stages, step, unit)
+    return best_assignment(stages, step, most, until)
 
 
 def best_assignment(stages: StageModel, step: Any, most: int | None, until: float | None) -> Solved:

@@ -16,7 +16,7 @@ from planner.solver import load_cp_model, one_worker
 from planner.stages.cases import cases_of
 from planner.stages.memory import BYTES, add_memory
 from planner.stages.model import StageModel
-from planner.stages.objective import TIME_UNITS, add_step
+from planner.stages.objective import TIME_UNITS, add_step, keep_hfu
 from planner.stages.problem import StagePlan, StageProblem
 from planner.stages.slots import slot_range, slots_of
 from planner.stages.solve import read_off
@@ -42,6 +42,8 @@ class Assignments:
     """Holds a model to memory, with so many units that every rank leaves."""
     add_step: Callable[[StageModel], Any]
     """The time of a step in integer units."""
+    keep_hfu: Callable[[StageModel, Any], None]
+    """Holds such a step to the HFU that is required."""
 
     @classmethod
     def of(cls, problem: StageProblem) -> Assignments:
@@ -54,6 +56,7 @@ class Assignments:
             room=int(problem.memory_limit // BYTES) + 1,
             add_limits=add_memory,
             add_step=partial(add_step, unit=unit),
+            keep_hfu=partial(keep_hfu, unit=unit),
         )
 
 
@@ -127,7 +130,9 @@ def _leanest(of: Assignments, each: int | None, most: int, again: int, level: bo
         stages.model.add_hint(layers, int(plain[list(slot.stages)].sum()))
     spare = stages.model.new_int_var(0, of.room, "spare")
     of.add_limits(stages, spare)
-    stages.model.add(of.add_step(stages) <= most)
+    step = of.add_step(stages)
+    stages.model.add(step <= most)
+    of.keep_hfu(stages, step)
     stages.model.add(sum(stages.recomputed) <= again)
     second = -spare
     if level:
