@@ -7,7 +7,7 @@ Replicas: whole pipelines of each type, with the same layers on every stage (a g
 shards of the same shape) and each with its own number of micro-batches. Gradients and weights cross.
 
 Replicas may be interleaved, all with the same chunks (a gradient belongs to one of them). Of stages
-interleaved schedules are left out: a chunk would have to be level on ranks that are not equally quick.
+interleaved schedules are left out: where ranks are not equally quick, the usual bubble is too long for them.
 """
 
 from __future__ import annotations
