@@ -6,7 +6,8 @@ groups stay inside a type; one hop of the pipeline crosses between them.
 Replicas: whole pipelines of each type, with the same layers on every stage (a gradient is reduced between
 shards of the same shape) and each with its own number of micro-batches. Gradients and weights cross.
 
-Interleaved schedules are left out: a chunk would have to be level on ranks that are not equally quick.
+Replicas may be interleaved, all with the same chunks (a gradient belongs to one of them). Of stages
+interleaved schedules are left out: where ranks are not equally quick, the usual bubble is too long for them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Line:
     fill: Column
     """All hops, forward and backward, once."""
     bubble: float
+    vpp: Column = 1
 
     @property
     def slowest(self) -> Array:
@@ -43,7 +45,7 @@ class Line:
     @property
     def idle(self) -> Array:
         """What the slowest rank waits while the pipeline fills and drains (`step.bubble_time`)."""
-        return np.asarray(bubble_time(self.slowest, self.busy.sum(axis=-1), 1, self.bubble))
+        return np.asarray(bubble_time(self.slowest, self.busy.sum(axis=-1), self.vpp, self.bubble))
 
     @property
     def transfer(self) -> Column:
@@ -51,7 +53,7 @@ class Line:
 
     @property
     def seconds(self) -> Array:
-        """m*max_s t_s + x*(sum_s t_s - max_s t_s) + m*steady + fill."""
+        """m*max_s t_s + x*(sum_s t_s - max_s t_s)/v + m*steady + fill."""
         return self.num_microbatches * self.slowest + self.idle + self.transfer
 
 
@@ -151,9 +153,12 @@ def lines_of(of: Mixed, rates: Sequence[StageRates], splits: Sequence[StageSplit
     pp = int(of.parts[0].run.pp)
     if not of.one_pipeline:
         return tuple(
-            Line(time, part.run.num_microbatches, rate.p2p_steady, (pp - 1) * rate.p2p_fill, rate.bubble)
+            Line(
+                time, part.run.num_microbatches, rate.p2p_steady, (pp - 1) * rate.p2p_fill, rate.bubble,
+                part.run.vpp,
+            )
             for time, part, rate in zip(busy, of.parts, rates, strict=True)
-        )
+        )  # fmt: skip
     steady, fill = crossing(of.joint_run(0))
     fill = fill + sum(
         (len(part.ranks) - 1) * rate.p2p_fill for part, rate in zip(of.parts, rates, strict=True)

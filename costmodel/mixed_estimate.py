@@ -43,7 +43,7 @@ class MixedEstimate:
 def estimate_mixed(
     of: Mixed, layers: Sequence[int], recomputed: Sequence[int] | None = None
 ) -> MixedEstimate:
-    """Predicts a mixed plan with `layers`, of them `recomputed`, on each pipeline rank."""
+    """Predicts a mixed plan with `layers`, of them `recomputed`, on each virtual stage."""
     both = sides_of(of, layers, recomputed)
     lines = lines_of(of, [side.rates for side in both], [side.split for side in both])
     end = np.concatenate([end_of_step(side.rates, side.split)[side.held] for side in both])

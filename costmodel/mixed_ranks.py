@@ -13,6 +13,7 @@ from costmodel.layer import layer_cost
 from costmodel.memory.breakdown import by_category
 from costmodel.mixed import Line, Mixed, lines_of
 from costmodel.mixed_estimate import Side, estimate_mixed, sides_of
+from costmodel.pipeline import stage_split
 from costmodel.stage import Array
 
 
@@ -25,7 +26,7 @@ class MixedRanks:
     memory: dict[str, Array]
     """Bytes at the peak by category, (ranks,) each."""
     forward: Array
-    """(ranks,) seconds of a micro-batch's forward pass."""
+    """(ranks, vpp) seconds of a micro-batch's forward pass in each chunk."""
     backward: Array
     lines: tuple[Line, ...]
     """The pipelines: one over all ranks, or one over the ranks of each part."""
@@ -34,7 +35,7 @@ class MixedRanks:
 
 
 def mixed_ranks(of: Mixed, layers: Sequence[int], recomputed: Sequence[int] | None = None) -> MixedRanks:
-    """What each rank of a mixed plan does and holds, with `layers`, of them `recomputed`, on each stage."""
+    """What each rank of a mixed plan does and holds, `layers` and those `recomputed` by virtual stage."""
     both = sides_of(of, layers, recomputed)
     lines = lines_of(of, [side.rates for side in both], [side.split for side in both])
     whole = estimate_mixed(of, layers, recomputed)
@@ -42,7 +43,7 @@ def mixed_ranks(of: Mixed, layers: Sequence[int], recomputed: Sequence[int] | No
     each = [_seconds(side, lines[0 if of.one_pipeline else index], same) for index, side in enumerate(both)]
     seconds = _joined(each)
     seconds["idle"] = whole.step_time - np.sum(list(seconds.values()), axis=0)
-    passes = [pass_seconds(layer_cost(side.run), side.rates, side.own_split) for side in both]
+    passes = [_passes(side, layers, recomputed) for side in both]
     exposed, optimizer = max(both[0].ends + both[1].ends, key=sum)
     longest = max(lines, key=lambda line: float(line.seconds))
     tail = {"p2p": float(longest.transfer), "data_parallel": exposed, "optimizer": optimizer} | same
@@ -54,6 +55,16 @@ def mixed_ranks(of: Mixed, layers: Sequence[int], recomputed: Sequence[int] | No
         lines=lines,
         tail=tail,
     )
+
+
+def _passes(side: Side, layers: Sequence[int], recomputed: Sequence[int] | None) -> tuple[Array, Array]:
+    """Seconds of a micro-batch's passes in each chunk of the ranks that a part holds: (ranks, vpp) each."""
+    run, pp, vpp = side.run, int(side.run.pp), int(side.run.vpp)
+    stages = stage_split(run.architecture, pp * vpp, 1, int(run.num_microbatches), layers, recomputed)
+    forward, backward = (
+        each.reshape(vpp, pp).T[side.held] for each in pass_seconds(layer_cost(run), side.rates, stages)
+    )
+    return forward, backward
 
 
 def _seconds(side: Side, line: Line, same: dict[str, float]) -> dict[str, Array]:

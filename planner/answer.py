@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from costmodel.architecture import Architecture
 from costmodel.estimate import Estimate as Prediction
 from costmodel.estimate import estimate
 from costmodel.memory.breakdown import PeakMemory
@@ -29,9 +31,11 @@ from planner.search.rows import Plan
 from planner.site import Site
 from planner.space.recompute import HIDDEN, modules_of
 from planner.space.runs import run_of_rows
+from planner.stages.problem import StagePlan
 from planner.sureness import band_of_plan, memory_risk, probabilities
 from planner.switches import overlaps_of
 
+Array = NDArray[Any]
 ROUNDING = 1e-12
 """Seconds of a step that are none."""
 Used = dict[str, tuple[float | None, float, str]]
@@ -145,18 +149,24 @@ def decisions(instance: Instance, plan: Plan) -> solution.Decisions:
 def stages(instance: Instance, plan: Plan) -> tuple[solution.Stage, ...]:
     """What each pipeline rank holds and needs."""
     pp, vpp = int(plan.row.pp[0]), int(plan.row.vpp[0])
-    layers, again = plan.stages.layers, plan.stages.recomputed
-    split = stage_split(instance.architecture, pp, vpp, int(plan.row.m_high[0]), layers, again)
+    m, of = int(plan.row.m_high[0]), plan.stages
+    split = stage_split(instance.architecture, pp, vpp, m, of.layers, of.recomputed)
     rates = rates_of_plan(instance, plan)
     memory, time = stage_memory(rates, split), stage_time(rates, split)
-    kinds = instance.architecture.kinds
+    return rank_stages(instance.architecture, pp, vpp, of, memory, time)
+
+
+def rank_stages(
+    architecture: Architecture, pp: int, vpp: int, of: StagePlan, memory: Array, time: Array
+) -> tuple[solution.Stage, ...]:
+    """An assignment rank by rank, with bytes and seconds a micro-batch of each rank."""
+    kinds, layers, again = architecture.kinds, of.layers, of.recomputed
+    held = stage_split(architecture, pp, vpp, 1, layers).layers
     return tuple(
         solution.Stage(
             layers=sum(layers[rank::pp]),
             recomputed_layers=sum(again[rank::pp]),
-            kinds={kind: int(n) for kind, n in zip(kinds, split.layers[rank], strict=True)}
-            if len(kinds) > 1
-            else {},
+            kinds={kind: int(n) for kind, n in zip(kinds, held[rank], strict=True)} if len(kinds) > 1 else {},
             chunks=layers[rank::pp] if vpp > 1 else (),
             recomputed_chunks=again[rank::pp] if vpp > 1 else (),
             memory_gib=float(memory[rank]) / GIB,

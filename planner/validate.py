@@ -55,7 +55,6 @@ def _wrong(problem: Problem, pool: Pool, plan: Plan) -> list[str]:
 def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
     """Products, divisibility, and layers."""
     batch, node = problem.training.global_batch, pool.fabric.gpus_per_node
-    chunks = [stage.chunks for stage in d.stages]
     holds = {
         f"{d.gpu} has {d.precision}": d.precision in pool.accelerator.peak_flops,
         f"{d.num_gpus} GPUs are tp*cp*pp*dp": d.num_gpus == d.tp * d.cp * d.pp * d.dp,
@@ -68,10 +67,6 @@ def layout_faults(problem: Problem, pool: Pool, d: Decisions) -> list[str]:
         f"tp {d.tp} stays within an NVLink domain": pool.fabric.domain % d.tp == 0,
         "ep*etp divides tp*cp*dp": (d.tp * d.cp * d.dp) % (d.ep * d.etp) == 0,
         "interleaving has micro-batches in multiples of pp": d.vpp == 1 or d.num_microbatches % d.pp == 0,
-        "chunks add up to the layers of their stage": d.vpp == 1
-        or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
-        "chunks take all ranks equally long: as many layers each, but fewer at the ends": d.vpp == 1
-        or keeps_step(chunks),
         "ZeRO 2 and 3 are without a pipeline, or ZeRO 2 by rounds of virtual stages": d.zero < 2
         or d.pp == 1
         or _in_rounds(problem, d),
@@ -104,6 +99,7 @@ def shape_claims(problem: Problem, d: Decisions) -> dict[str, bool]:
     """What has to be so of one replica of the model, whatever GPUs it runs on."""
     a, seq_len = problem.model.architecture, problem.training.seq_len
     experts, layers = a.moe.experts if a.moe else 1, sum(stage.layers for stage in d.stages)
+    chunks = [stage.chunks for stage in d.stages]
     return {
         f"{d.precision} is a precision of the problem": d.precision in problem.training.precision,
         f"tp {d.tp} splits {a.heads} heads": a.heads % d.tp == 0,
@@ -112,6 +108,10 @@ def shape_claims(problem: Problem, d: Decisions) -> dict[str, bool]:
         f"ep {d.ep} splits {experts} experts": experts % d.ep == 0,
         f"{layers} layers on the stages are the model's {a.layers}": layers == a.layers,
         f"{len(d.stages)} stages are pp": len(d.stages) == d.pp,
+        "chunks add up to the layers of their stage": d.vpp == 1
+        or all(len(c) == d.vpp and sum(c) == s.layers for c, s in zip(chunks, d.stages, strict=True)),
+        "chunks take all ranks equally long: as many layers each, but fewer at the ends": d.vpp == 1
+        or keeps_step(chunks),
         "no stage is empty or recomputes more than it has": all(
             0 <= stage.recomputed_layers <= stage.layers and stage.layers > 0 for stage in d.stages
         ),

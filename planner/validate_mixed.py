@@ -72,11 +72,15 @@ def mixed_layout_faults(problem: Problem, pools: Pools, d: Decisions) -> list[st
     for place, (pool, part) in enumerate(zip(pools, d.parts, strict=True)):
         claims = _part(problem, pool, part, d)
         holds |= {f"part {place + 1}: {claim}": so for claim, so in claims.items()}
-    again = [stage.recomputed_layers for stage in d.stages]
-    holds["stages recompute the same number of layers"] = problem.search.by_stage or again == [
-        min(max(again), stage.layers) for stage in d.stages
-    ]
+    holds["stages recompute the same number of layers"] = problem.search.by_stage or _recomputes_alike(d)
     return untrue(holds | shape_claims(problem, d))
+
+
+def _recomputes_alike(d: Decisions) -> bool:
+    """Whether every virtual stage recomputes as many layers, or all that it has."""
+    held = [n for stage in d.stages for n in stage.chunks or (stage.layers,)]
+    again = [n for stage in d.stages for n in stage.recomputed_chunks or (stage.recomputed_layers,)]
+    return again == [min(max(again), layers) for layers in held]
 
 
 def _whole(problem: Problem, d: Decisions) -> dict[str, bool]:
@@ -90,7 +94,6 @@ def _whole(problem: Problem, d: Decisions) -> dict[str, bool]:
         "the plan's micro-batches are those of the first part": d.num_microbatches
         == d.parts[0].num_microbatches,
         "the plan is named after both GPUs": d.gpu == " + ".join(part.gpu for part in d.parts),
-        "pipelines over two pools are not interleaved": d.vpp == 1,
         f"ZeRO {d.zero} is 0 or 1": d.zero in (0, 1),
         "ZeRO 1 has ranks to shard over": d.zero == 0 or d.dp * d.cp > 1,
     }
@@ -110,6 +113,7 @@ def _stages(d: Decisions) -> dict[str, bool]:
         and second.last_rank == d.pp - 1
         and second.first_rank <= second.last_rank,
         "both parts are of the same replicas": first.dp == second.dp == d.dp,
+        "pipelines over two pools are not interleaved": d.vpp == 1,
         "both parts have the same micro-batches": first.num_microbatches == second.num_microbatches,
     }
 
@@ -119,6 +123,8 @@ def _replicas(problem: Problem, d: Decisions) -> dict[str, bool]:
     return {
         "each part holds every rank": all((of.first_rank, of.last_rank) == (0, d.pp - 1) for of in d.parts),
         f"{d.dp} replicas are those of the parts": d.dp == sum(part.dp for part in d.parts),
+        "interleaving has micro-batches in multiples of pp": d.vpp == 1
+        or all(part.num_microbatches % d.pp == 0 for part in d.parts),
         "Megatron has one number of micro-batches": problem.search.framework != "megatron"
         or d.parts[0].num_microbatches == d.parts[1].num_microbatches,
     }

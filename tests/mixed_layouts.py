@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
 from lasting import spares
-from oracle import MICRO_BATCHES, Modules, ways
+from oracle import MICRO_BATCHES, Modules, chunks, ways
 
 from planner.instance import Instance
 
@@ -33,6 +33,7 @@ class MixedLayout:
     zero: int
     modules: Modules = frozenset()
     """What selective recompute repeats in every layer."""
+    vpp: int = 1
 
     @property
     def ranks(self) -> tuple[int, int]:
@@ -61,7 +62,7 @@ def layouts(instance: Instance) -> Iterator[MixedLayout]:
     assert instance.mixing is not None
     permits = instance.narrowing.permits
     usable = [i for i, pool in enumerate(instance.pools) if permits("gpu", pool.gpu.name)]
-    if not permits("vpp", 1) or not permits("zero_scope", "full"):
+    if not permits("zero_scope", "full"):
         return
     if "stages" in instance.mixing.forms:
         for pair in permutations(usable, 2):
@@ -149,9 +150,9 @@ def replica_layouts(instance: Instance, pair: tuple[int, int]) -> Iterator[Mixed
 
 
 def made(instance: Instance, layout: MixedLayout) -> Iterator[MixedLayout]:
-    """The layout with each set of modules that may be recomputed, if its batch is allowed.
+    """The layout with each set of modules that may be recomputed and of replicas each number of chunks.
 
-    Stages of two pools are not interleaved, and replicas neither: the experts' traffic is not hidden.
+    Stages of two pools are not interleaved; the experts' traffic is not hidden.
     """
     permits = instance.narrowing.permits
     if not instance.min_batch <= layout.batch <= instance.max_batch or not permits(
@@ -161,8 +162,19 @@ def made(instance: Instance, layout: MixedLayout) -> Iterator[MixedLayout]:
     if not all(permits("num_microbatches", m) for m in layout.num_microbatches):
         return
     for modules, ep_overlap in ways(instance):
-        if not ep_overlap:
-            yield replace(layout, modules=modules)
+        for vpp in () if ep_overlap else chunks_of(instance, layout):
+            yield replace(layout, modules=modules, vpp=vpp)
+
+
+def chunks_of(instance: Instance, layout: MixedLayout) -> list[int]:
+    """Virtual stages a rank: replicas in rounds of pp micro-batches; Megatron's of two ranks where they overlap."""
+    if layout.form == "stages":
+        return [1] if instance.narrowing.permits("vpp", 1) else []
+    rounds = all(m % layout.pp == 0 for m in layout.num_microbatches)
+    waits = instance.framework == "megatron" and instance.stack.pipeline.exposed_interleaved >= 1
+    several = rounds and not (waits and layout.pp < 3)
+    permits = instance.narrowing.permits
+    return [v for v in chunks(instance, layout.pp) if permits("vpp", v) and (v == 1 or several)]
 
 
 def fills(instance: Instance, dp: int, gpus: int, nodes: int) -> bool:

@@ -25,7 +25,7 @@ from costmodel.run import Run
 from costmodel.stage import StageRates, StageSplit, stage_memory, stage_time
 from planner.instance import Instance
 
-COLUMNS = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero")
+COLUMNS = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch", "zero")
 MOST, MOST_ASSIGNMENTS = 3000, 120_000
 Keep = Callable[[MixedLayout, Any, Any], Any]
 """Of a layout and of layers and recomputed layers, (assignments, ranks) each: which assignments count."""
@@ -89,7 +89,6 @@ def mixed_of(instance: Instance, family: list[MixedLayout]) -> Mixed:
             seq_len=instance.seq_len,
             precision=pool.precision,
             recompute_modules=one.modules,
-            vpp=1,
             **columns,
             **own,
         )
@@ -112,7 +111,7 @@ def priced(instance: Instance, of: Family, members: list[MixedLayout], rows: Any
     """`members` are rows of a family with the same ranks and micro-batches in flight."""
     one, uniform = members[0], not instance.per_stage_recompute
     recompute = modes(instance, one.modules)
-    splits = [split_of(instance, one.pp, m, recompute, uniform) for m in one.num_microbatches]
+    splits = [split_of(instance, one.pp, one.vpp, m, recompute, uniform) for m in one.num_microbatches]
     rates = [widened(entry(each, rows)) for each in of.rates]
     ranks = [list(range(one.pp))] * 2
     if one.form == "stages":
@@ -125,7 +124,7 @@ def priced(instance: Instance, of: Family, members: list[MixedLayout], rows: Any
     pieces = np.array([each.num_microbatches for each in members])[:, None, :]
     if one.form == "replicas":
         lines = [
-            Line(time, pieces[..., i], rate.p2p_steady, (one.pp - 1) * rate.p2p_fill, rate.bubble)
+            Line(time, pieces[..., i], rate.p2p_steady, (one.pp - 1) * rate.p2p_fill, rate.bubble, one.vpp)
             for i, (time, rate) in enumerate(zip(busy, rates, strict=True))
         ]
     else:
@@ -138,20 +137,20 @@ def priced(instance: Instance, of: Family, members: list[MixedLayout], rows: Any
     fixed = np.maximum(rates[0].fixed, rates[1].fixed)
     scale = np.maximum(rates[0].scale, rates[1].scale)
     step = mixed_step_time(lines, np.concatenate(ends, axis=-1), fixed, scale)
-    held, again = assignments(instance.architecture.layers, one.pp, 1, recompute, uniform)
+    held, again = assignments(instance.architecture.layers, one.pp, one.vpp, recompute, uniform)
     return Priced(members, step, (memory[0], memory[1]), held, again)
 
 
-def split_of(instance: Instance, pp: int, m: int, recompute: str, uniform: bool) -> StageSplit:
+def split_of(instance: Instance, pp: int, vpp: int, m: int, recompute: str, uniform: bool) -> StageSplit:
     """Every assignment, with so many micro-batches."""
-    in_flight = tuple(map(tuple, micro_batches_in_flight(pp, 1, m).tolist()))
+    in_flight = tuple(map(tuple, micro_batches_in_flight(pp, vpp, m).tolist()))
     return splits_in_flight(instance.architecture, in_flight, recompute, uniform)
 
 
 def shape_of(layout: MixedLayout) -> tuple[Any, ...]:
     """What layouts have in common that can be priced together."""
-    flying = tuple(min(m, layout.pp) for m in layout.num_microbatches)
-    return layout.pp, layout.split, flying
+    flying = tuple(min(m, layout.pp * min(layout.vpp, 2)) for m in layout.num_microbatches)
+    return layout.pp, layout.vpp, layout.split, flying
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -175,7 +174,7 @@ class MixedOracle:
         for layout in layouts(instance):
             families.setdefault((layout.form, layout.pools, layout.modules), []).append(layout)
             recompute = modes(instance, layout.modules)
-            most_assignments -= num_assignments(layers, layout.pp, 1, recompute, uniform)
+            most_assignments -= num_assignments(layers, layout.pp, layout.vpp, recompute, uniform)
             most -= 1
             if most < 0 or most_assignments < 0:
                 return None

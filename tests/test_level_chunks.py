@@ -132,3 +132,24 @@ def test_a_chunk_that_is_longer_on_some_ranks_makes_the_others_wait() -> None:
     assert level is not None
     assert period(level.split(4)) == pytest.approx(3 * 4)
     assert period([3, 1, 3, 1, 1, 3, 1, 3]) / (3 * 4) == pytest.approx(1.19, abs=0.005)
+
+
+@pytest.mark.parametrize(("pp", "vpp"), [(2, 2), (4, 2), (4, 4), (8, 2), (8, 3)])
+@pytest.mark.parametrize("slow", ["first half", "last half", "one"])
+def test_ranks_that_are_not_equally_quick_take_no_longer_than_said_and_idle_less(
+    pp: int, vpp: int, slow: str
+) -> None:
+    """Every rank has level chunks of its own; where the last ranks are the slow ones the formula is exact."""
+    rank = np.arange(pp)
+    where = {"first half": rank < pp // 2, "last half": rank >= pp // 2, "one": rank == pp // 2}[slow]
+    seconds = np.where(where, 1.2, 1.0)
+    busy, split = 3 * vpp * seconds, np.tile(seconds, vpp)
+    took = {rounds: simulated(pp, vpp, rounds * pp, split) for rounds in (1, 2, 8, 16)}
+    said = {
+        rounds: float(pipeline_time(busy.max(), busy.sum(), rounds * pp, vpp)) for rounds in (1, 2, 8, 16)
+    }
+    assert took[16] - took[8] == pytest.approx(8 * pp * busy.max())
+    for rounds, seconds_said in said.items():
+        assert seconds_said * 0.92 <= took[rounds] <= seconds_said * (1 + 1e-9)
+        if slow == "last half":
+            assert took[rounds] == pytest.approx(seconds_said)

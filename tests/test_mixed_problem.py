@@ -227,7 +227,7 @@ def test_two_pools_of_one_gpu_can_be_mixed_at_their_own_prices() -> None:
 def test_two_pools_of_one_gpu_have_slack_of_their_own() -> None:
     shape = SHAPES["replicas"]
     plan = MixedPlan(
-        form="replicas", pools=(0, 1), cp=1, ep=1, etp=1, split=0, variant=PLAIN,
+        form="replicas", pools=(0, 1), cp=1, ep=1, etp=1, vpp=1, split=0, variant=PLAIN,
         stages=StagePlan(shape["layers"], shape["recomputed"]), step=1.0, seconds=1.0, dollars=1.0,
         **{name: shape[name] for name in ("tp", "pp", "micro_batch", "zero", "dp", "num_microbatches")},
     )  # fmt: skip

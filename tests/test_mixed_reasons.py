@@ -75,7 +75,6 @@ def of_mixed(instance: Instance, decision: str, plan: MixedPlan) -> Keep:
             != nodes(instance, plan.pools, plan.num_gpus, entry),
             "num_gpus": lambda: sum(of.num_gpus) != sum(plan.num_gpus),
             "dp": lambda: of.replicas != plan.replicas,
-            "vpp": lambda: False,
             "recompute": lambda: other_recompute(instance, plan, of, layers, again),
             "recompute_modules": lambda: bool(of.modules) and of.modules != recomputed(instance, plan),
             "num_microbatches": lambda: of.num_microbatches[0] != plan.num_microbatches[0],

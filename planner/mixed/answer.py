@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.mixed_estimate import MixedEstimate, estimate_mixed
 from costmodel.units import DAY, GIB
 from planner import solution
-from planner.answer import Used, memory_parts, slack_of_run, spare
+from planner.answer import Used, memory_parts, rank_stages, slack_of_run, spare
 from planner.instance import Instance, Pool
 from planner.mixed.losses import PairLosses
 from planner.mixed.outlook import PairOutlook
@@ -56,17 +56,16 @@ def reported(instance: Instance, plan: MixedPlan, reasons: tuple[solution.Reason
 
 def decisions(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> solution.Decisions:
     """Every decision, with the parts of the pools and the stages rank by rank."""
-    names = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero", "global_batch")
+    names = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch", "zero", "global_batch")
     shared: dict[str, Any] = {name: getattr(plan, name) for name in names}
     parts = tuple(_part(instance, plan, of, index) for index in (0, 1))
     modules = sorted(modules_of(instance.framework, plan.variant))
-    sizes = shared | {"vpp": 1, "dp": plan.replicas}
+    sizes = shared | {"dp": plan.replicas}
     again = any(plan.stages.recomputed)
     return solution.Decisions(
         gpu=" + ".join(part.gpu for part in parts),
         num_gpus=sum(part.num_gpus for part in parts),
         nodes=sum(part.nodes for part in parts),
-        vpp=1,
         dp=plan.replicas,
         num_microbatches=plan.num_microbatches[0],
         recompute="selective" if modules else "full" if again else "none",
@@ -98,24 +97,9 @@ def _part(instance: Instance, plan: MixedPlan, of: MixedEstimate, index: int) ->
 
 def _stages(instance: Instance, plan: MixedPlan, of: MixedEstimate) -> tuple[solution.Stage, ...]:
     """What each pipeline rank holds; of replicas, memory of the fuller type and time of the slower one."""
-    architecture, pattern = instance.architecture, instance.architecture.pattern()
     join = np.concatenate if plan.form == "stages" else np.maximum.reduce
     memory, time = join(of.rank_memory), join(of.rank_seconds)
-    start, found = 0, []
-    for rank, (layers, again) in enumerate(zip(plan.stages.layers, plan.stages.recomputed, strict=True)):
-        held = pattern[start : start + layers]
-        start += layers
-        kinds = {kind: held.count(kind) for kind in architecture.kinds} if len(architecture.kinds) > 1 else {}
-        found.append(
-            solution.Stage(
-                layers=layers,
-                recomputed_layers=again,
-                kinds=kinds,
-                memory_gib=float(memory[rank]) / GIB,
-                micro_batch_time_s=float(time[rank]),
-            )
-        )
-    return tuple(found)
+    return rank_stages(instance.architecture, plan.pp, plan.vpp, plan.stages, memory, time)
 
 
 def _slack(

@@ -123,6 +123,6 @@ def _parts(book: KeyBook, pool: int, keys: Array) -> Array:
 def mixed_families(instance: Instance, modes: frozenset[str] | None = None) -> tuple[int, ...]:
     """Recompute families that plans on two pools may have.
 
-    Without overlap of the experts' traffic: their stages are not interleaved, which that needs.
+    Without overlap of the experts' traffic: it needs virtual stages, which only replicas have.
     """
     return recompute_families(instance, modes, tuple(each for each in overlaps(instance) if not each))

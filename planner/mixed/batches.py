@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance import Instance
+from planner.space.layouts import batch_spans, clipped, microbatch_spans
 
 Array = NDArray[Any]
 
@@ -41,12 +43,9 @@ def batch_allowed(instance: Instance, batch: Array) -> Array:
 def most_of_batch(instance: Instance, sequences: Array, fewest: Array, most: Array) -> Array:
     """(rows,) the largest number from `fewest` to `most` that makes an allowed batch, 0 if none does."""
     found = np.zeros(len(sequences), dtype=np.int64)
-    for each in np.unique(sequences).tolist():
-        rows, numbers = np.flatnonzero(sequences == each), numbers_of_batch(instance, each)
-        if len(numbers):
-            place = np.searchsorted(numbers, most[rows], side="right")
-            last = numbers[np.maximum(place - 1, 0)]
-            found[rows] = np.where((place > 0) & (last >= fewest[rows]), last, 0)
+    for numbers, batches in product(microbatch_spans(instance), batch_spans(instance)):
+        first, last = clipped(fewest, most, sequences, numbers, batches)
+        found = np.where(first <= last, np.maximum(found, last.astype(np.int64)), found)
     return found
 
 

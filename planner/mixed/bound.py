@@ -49,7 +49,8 @@ class Pace:
     def line(self, around: Around, num_microbatches: Array) -> Array:
         """(lines, rows) seconds of each pipeline with (lines, rows) micro-batches."""
         slowest = np.where(np.isfinite(self.slowest), self.slowest, 0.0)
-        busy = pipeline_time(slowest, np.maximum(self.total, slowest), num_microbatches, 1, around.bubble)
+        total = np.maximum(self.total, slowest)
+        busy = pipeline_time(slowest, total, num_microbatches, around.vpp, around.bubble)
         if self.other is not None and self.saved is not None:
             for other, saved in zip(self.other, self.saved, strict=True):
                 busy = np.maximum(busy, self._traded(slowest, other, saved, num_microbatches, around.bubble))
@@ -128,15 +129,14 @@ def pace_without_memory(costs: MixedCosts, mix: LayerMix) -> Pace:
 
 def pace_within_memory(costs: MixedCosts, mix: LayerMix, in_flight: Array, case: Recompute) -> Pace:
     """The same within memory, with (2, rows) micro-batches that may be in flight, in one recompute case."""
-    ones = np.ones_like(costs.pp)
     rooms = [
-        RankRoom.of(of, mix, costs.pp, ones, m, limit)
+        RankRoom.of(of, mix, costs.pp, costs.vpp, m, limit)
         for of, m, limit in zip(costs.rates, in_flight, costs.limits, strict=True)
     ]
     usual = pace_without_memory(costs, mix)
     if not costs.one_pipeline:
         found = [
-            within_memory(of, room, mix, costs.pp, ones, case)
+            within_memory(of, room, mix, costs.pp, costs.vpp, case)
             for of, room in zip(costs.rates, rooms, strict=True)
         ]
         slowest, extra = (np.stack(column) for column in zip(*found, strict=True))

@@ -31,27 +31,28 @@ class Branch:
     around: Around
     capped: Array
     """(2, rows) most micro-batches of each pool's replicas; inf where nothing caps them."""
-    filled: Array
-    """Whether every pipeline fills."""
+    fewest: Array
+    """(2, rows) fewest of them."""
 
     def take(self, index: Array) -> Branch:
         """Of some rows."""
         costs = None if self.costs is None else self.costs.take(index)
         return Branch(
             self.rows.take(index), costs, self.pace.take(index), self.around.take(index),
-            self.capped[:, index], self.filled[index],
+            self.capped[:, index], self.fewest[:, index],
         )  # fmt: skip
 
     @classmethod
     def opened(cls, rows: MixedRows, costs: MixedCosts | None, pace: Pace, around: Around) -> Branch:
         """Layouts with any number of micro-batches."""
         free = np.full((2, len(rows)), np.inf)
-        return cls(rows, costs, pace, around, free, np.zeros(len(rows), dtype=bool))
+        return cls(rows, costs, pace, around, free, np.ones((2, len(rows)), dtype=np.int64))
 
     @property
-    def fewest(self) -> Array:
-        """(rows,) micro-batches that every pool's replicas run at least."""
-        return np.where(self.filled, self.rows.pp, 1)
+    def full(self) -> Array:
+        """(rows,) whether more micro-batches keep no more of them in flight."""
+        enough = np.where(self.rows.vpp == 1, self.rows.pp, 2 * self.rows.pp)
+        return np.asarray((self.fewest >= enough).all(axis=0))
 
     def fitting(self) -> Branch:
         """The rows that fit in memory."""
@@ -59,20 +60,35 @@ class Branch:
 
 
 def branches_of(of: Arrangement, open_rows: Branch, family: int) -> list[Branch]:
-    """Full pipelines, and for each pool those in which its pipelines do not fill."""
+    """Full pipelines, and for each pool those that keep fewer micro-batches in flight.
+
+    Those do not fill, or are interleaved and run a single round of pp (`saturating_microbatches`).
+    """
     rows, layers = open_rows.rows, of.instance.architecture.layers
     assert open_rows.costs is not None
     if not len(rows):
         return []
-    (case,) = recompute_cases(stage_recompute(family), False, layers, rows.pp, np.ones_like(rows.pp))
-    mix, full = LayerMix.of(of.instance.architecture), np.stack([rows.pp, rows.pp])
-    paces = [pace_within_memory(open_rows.costs, mix, m, case) for m in (full, np.ones_like(full))]
-    found = [replace(open_rows, pace=paces[0], filled=np.ones(len(rows), dtype=bool)).fitting()]
-    short = np.flatnonzero(rows.pp > 1)
+    (case,) = recompute_cases(stage_recompute(family), False, layers, rows.pp, rows.vpp)
+    mix, chunked = LayerMix.of(of.instance.architecture), rows.vpp > 1
+    most = np.stack([np.where(chunked, 2 * rows.pp, rows.pp)] * 2)
+
+    def opened(fewest: Array, capped: Array, some: Array) -> Branch:
+        at = open_rows.take(np.flatnonzero(some))
+        assert at.costs is not None
+        fewest, capped = fewest[:, some], capped[:, some]
+        pace = pace_within_memory(at.costs, mix, fewest, case)
+        return replace(at, pace=pace, fewest=fewest, capped=capped).fitting()
+
+    free = open_rows.capped
+    found = [opened(most, free, rows.pp > 0)]
     for sides in ([0, 1],) if alike(of) else ([0], [1]):
-        capped = open_rows.capped.copy()
+        capped = free.copy()
         capped[sides] = rows.pp - 1
-        found.append(replace(open_rows, pace=paces[1], capped=capped).take(short).fitting())
+        found.append(opened(np.ones_like(most), capped, ~chunked & (rows.pp > 1)))
+    for sides in ([0, 1],) if alike(of) else ([0], [1], [0, 1]):
+        fewest, capped = most.copy(), free.copy()
+        fewest[sides] = capped[sides] = rows.pp
+        found.append(opened(fewest, capped, chunked))
     return [branch for branch in found if len(branch.rows)]
 
 
@@ -87,7 +103,7 @@ def least_of(arranged: Arrangement, of: Branch) -> Array:
     size = arranged.keys.micro_batch[rows.key]
     if alike(arranged):
         sequences = size * rows.replicas(arranged)
-        m = most_of_batch(arranged.instance, sequences, of.fewest, of.capped[0])
+        m = most_of_batch(arranged.instance, sequences, of.fewest[0], of.capped[0])
         fits = m > 0
         step = step_of(of.around, of.pace, np.stack([m, m]))
         return np.where(fits, step * most / np.maximum(sequences * m, 1), np.inf) * SURE

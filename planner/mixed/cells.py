@@ -180,10 +180,11 @@ def _in_a_pipeline_each(
     """Seconds of the bubble over x where each pool runs whole pipelines: (cells, keys), inf where none fit.
 
     Replicas dp_i = K_i/p do m_i micro-batches each, sum_i dp_i*m_i of the batch. As (m_i + x(p-1))*W_i/p <= T
-    that is T*R >= batch + x*(1 - 1/p)*K. In pipelines that do not fill, m <= p - 1, each micro-batch takes
-    1 + x times as long: in those of both pools, or, if they may run different numbers of them, of either.
+    that is T*R >= batch + x*(1 - 1/p)*K, and with v chunks a v-th of that bubble. In pipelines that do not
+    fill, m <= p - 1, each micro-batch takes 1 + x times as long: in those of both pools, or, if they may run
+    different numbers of them, of either.
     """
-    filled = (1 - 1 / shortest.filled) * ranks / batch
+    filled = shortest.idle * ranks / batch
     x = of.instance.stack.pipeline.bubble
     # Where only a pool at the rate r waits: R/(R - x/(1 + x)*r) as long, in place of 1 + x.
     lost = np.ones_like(busy)

@@ -30,21 +30,23 @@ class Around:
     """(2, rows) of each pool."""
     scale: Array
     """(rows,)"""
+    vpp: Array
+    """(rows,) chunks of a rank, or the most that they may be."""
     micro_batch: float
     """Seconds a step for each micro-batch."""
     bubble: float
 
     def take(self, index: Any) -> Around:
         """Of some rows."""
-        names = ("steady", "fill", "end", "fixed", "scale")
+        names = ("steady", "fill", "end", "fixed", "scale", "vpp")
         return replace(self, **{name: getattr(self, name)[..., index] for name in names})
 
     @classmethod
-    def nothing(cls, lines: int, scale: Array, bubble: float) -> Around:
+    def nothing(cls, lines: int, scale: Array, vpp: Array, bubble: float) -> Around:
         """Only bubble and stragglers."""
         none = np.zeros(scale.shape)
         wide = np.broadcast_to(none, (2, *none.shape))
-        return cls(wide[:lines], wide[:lines], none, wide, scale, 0.0, bubble)
+        return cls(wide[:lines], wide[:lines], none, wide, scale, vpp, 0.0, bubble)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class MixedCosts:
     fill: Array
     """(lines, rows)"""
     pp: Array
+    vpp: Array
     split: Array
     limits: tuple[float, float]
     """Bytes of a GPU of each pool."""
@@ -69,7 +72,7 @@ class MixedCosts:
     def take(self, index: Any) -> MixedCosts:
         """Of some rows."""
         rates = gather(self.rates[0], index), gather(self.rates[1], index)
-        columns = {name: getattr(self, name)[..., index] for name in ("steady", "fill", "pp", "split")}
+        columns = {name: getattr(self, name)[..., index] for name in ("steady", "fill", "pp", "vpp", "split")}
         return replace(self, rates=rates, **columns)
 
     def around(self, mix: LayerMix) -> Around:
@@ -81,6 +84,7 @@ class MixedCosts:
             self._end(mix),
             np.stack([first.fixed, second.fixed]),
             np.maximum(first.scale, second.scale),
+            self.vpp,
             self.micro_batch,
             first.bubble,
         )

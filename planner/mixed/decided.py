@@ -63,7 +63,7 @@ class Decided:
         `family` is that of recompute, `split` the first pool's ranks, `dp_1` and `num_microbatches_1` are
         those of the second pool, and `num_microbatches` of the first.
         """
-        if name == "vpp":
+        if name == "vpp" and self.form == "stages":
             return np.ones(len(self), dtype=np.int64)
         found = self._column(name)
         return None if found is None else self._cut(found)
@@ -78,7 +78,7 @@ class Decided:
             return None if rows is None or m is None else rows.sequences(self.of, m)
         if name in ("num_microbatches", "num_microbatches_1"):
             return None if m is None else m[int(name.endswith("_1"))]
-        if rows is None:
+        if rows is None or (name == "vpp" and not rows.vpp.all()):
             return None
         own = {"dp": lambda: rows.replicas(self.of), "dp_0": lambda: rows.dp[0], "dp_1": lambda: rows.dp[1]}
         return own[name]() if name in own else getattr(rows, name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from planner.frameworks.rules import launches_zero
 from planner.instance import Instance
 from planner.mixed.arrangement import Arrangement, alike
 from planner.mixed.batches import makes_a_batch
+from planner.mixing import Form
 from planner.space.columns import FULL, Groups
+from planner.space.layouts import chunk_counts, numbered
 
 Array = NDArray[Any]
 CELLS = 1 << 22
@@ -40,6 +43,8 @@ class MixedRows:
     key: Array
     """Of the arrangement's keys."""
     pp: Array
+    vpp: Array
+    """Chunks of a rank; 0 as long as it may be any number of them (`chunked`)."""
     split: Array
     """Ranks on the first pool; 0 of replicas."""
     zero: Array
@@ -100,7 +105,8 @@ def layouts(instance: Instance, of: Arrangement, gpus: Array, cell: Array, key: 
     first = np.searchsorted(shared, np.arange(len(code)))[which]
     pair = np.repeat(np.arange(len(cell)), number)
     place = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number) + first[pair]
-    rows = MixedRows(cell[pair], key[pair], pp[place], split[place], np.zeros_like(pair), dp[:, place])
+    none = np.zeros_like(pair)
+    rows = MixedRows(cell[pair], key[pair], pp[place], none, split[place], none, dp[:, place])
     return _sharded(instance, of, rows.take(np.flatnonzero(_permitted(instance, of, rows))))
 
 
@@ -134,11 +140,8 @@ def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
     keys, permitted = of.keys.take(rows.key), instance.narrowing.permitted
     experts = keys.ep * keys.etp
     inside = ((keys.tp * keys.cp * rows.dp) % experts == 0).all(axis=0)
-    inside &= (
-        permitted("pp", rows.pp)
-        & permitted("dp", rows.replicas(of))
-        & permitted("vpp", np.ones_like(rows.pp))
-    )
+    inside &= most_chunks_of(instance, of.form)[rows.pp] > 0
+    inside &= permitted("pp", rows.pp) & permitted("dp", rows.replicas(of))
     sequences = rows.sequences(of, np.ones_like(rows.dp))
     inside &= sequences <= instance.max_batch
     at = np.flatnonzero(inside)
@@ -146,12 +149,59 @@ def _permitted(instance: Instance, of: Arrangement, rows: MixedRows) -> Array:
     return inside
 
 
+def chunked(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
+    """The rows with each number of chunks: of replicas all that ranks keep step with (`chunk_counts`).
+
+    Ranks of stages on two pools are not equally quick, so that no chunks keep them in step. Interleaved,
+    micro-batches run in rounds of pp, of which the largest batch has to hold one.
+    """
+    if of.form == "stages":
+        return replace(rows, vpp=np.ones_like(rows.vpp))
+    counts, start = _chunks_of(instance)
+    which, place = numbered(start[rows.pp + 1] - start[rows.pp])
+    vpp = counts[start[rows.pp][which] + place]
+    round_of = rows.sequences(of, np.ones_like(rows.dp))[which] * rows.pp[which]
+    some = np.flatnonzero((vpp == 1) | (round_of <= instance.max_batch))
+    return replace(rows.take(which[some]), vpp=vpp[some])
+
+
+def _chunks_of(instance: Instance) -> tuple[Array, Array]:
+    """`chunk_counts` of every pipeline one after the other, and where those of each pp begin."""
+    if "mixed_chunks" not in instance.derived:
+        each = [[], *(chunk_counts(instance, pp) for pp in range(1, instance.architecture.layers + 1))]
+        start = np.concatenate([[0], np.cumsum([len(of) for of in each])])
+        instance.derived["mixed_chunks"] = np.concatenate(each).astype(np.int64), start
+    return instance.derived["mixed_chunks"]
+
+
+def most_chunks_of(instance: Instance, form: Form) -> Array:
+    """(layers + 1,) the most chunks that ranks of p stages have, 0 where no number is allowed."""
+    counts, start = _chunks_of(instance)
+    if form == "stages":
+        return np.full(len(start) - 1, int(instance.narrowing.permits("vpp", 1)))
+    if "most_mixed_chunks" not in instance.derived:
+        instance.derived["most_mixed_chunks"] = np.array(
+            [counts[a:b].max(initial=0) for a, b in pairwise(start)]
+        )
+    return instance.derived["most_mixed_chunks"]
+
+
+def least_bubble(instance: Instance) -> Array:
+    """(layers + 1,) (1 - 1/p)/v of pipelines that fill, the least of p stages or more; inf if there are none.
+
+    What their bubble takes of the time of a micro-batch on all ranks.
+    """
+    pp, most = np.arange(instance.architecture.layers + 1), most_chunks_of(instance, "replicas")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(most > 0, (1 - 1 / pp) / most, np.inf)
+    return np.minimum.accumulate(each[::-1])[::-1]
+
+
 def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
     """The rows with each ZeRO stage: 0 and, where there are ranks to shard over, 1.
 
-    Stages 2 and 3 reduce or gather in every micro-batch, of which replicas run different numbers, or go with
-    virtual stages (`in_chunks`). Where
-    weights are kept in FP8 a framework may have no stage 0.
+    Stages 2 and 3 reduce or gather in every micro-batch, or every round of them (`in_chunks`), of which
+    replicas run different numbers. Where weights are kept in FP8 a framework may have no stage 0.
     """
     parts, precision, permits = [], of.both[0].precision, instance.narrowing.permits
     shards = rows.replicas(of) * of.keys.cp[rows.key]
@@ -159,5 +209,5 @@ def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
         launches = launches_zero(instance, precision, zero, split=True, pipeline=True, replicas=True)
         if launches and permits("zero", zero) and permits("zero_scope", "full"):
             some = rows.take(np.flatnonzero((shards > 1) | (zero == 0)))
-            parts.append(MixedRows(some.cell, some.key, some.pp, some.split, some.zero + zero, some.dp))
+            parts.append(replace(some, zero=some.zero + zero))
     return MixedRows.concatenate([rows.take(np.empty(0, dtype=np.int64)), *parts])

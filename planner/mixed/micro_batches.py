@@ -35,21 +35,27 @@ def _same_numbers(of: Arrangement, one: Branch, largest: Chosen) -> Array:
     instance, rows = of.instance, one.rows
     sequences = int(of.keys.micro_batch[rows.key[0]]) * int(rows.replicas(of)[0])
     m = numbers_of_batch(instance, sequences)
-    m = m[(m >= one.fewest[0]) & (m <= one.capped[0, 0])]
+    m = m[(m >= one.fewest[0, 0]) & (m <= one.capped[0, 0])]
+    m = _whole_rounds(one.rows, m)
     pairs = np.stack([m, m])
-    # More of them are never slower a token, and need no more memory once the pipeline is full.
-    return pairs[:, largest(pairs)] if one.filled[0] and not instance.limits.steps else pairs
+    # More of them are never slower a token, and need no more memory once they keep no more in flight.
+    return pairs[:, largest(pairs)] if one.full[0] and not instance.limits.steps else pairs
+
+
+def _whole_rounds(rows: MixedRows, m: Array) -> Array:
+    """Of numbers of one layout those that it can run: interleaved in rounds of pp."""
+    return m[m % rows.pp[0] == 0] if rows.vpp[0] > 1 else m
 
 
 def _own_numbers(of: Arrangement, one: Branch, wins: Chosen) -> Array:
     """Each pool runs a number of its own: pairs whose batch is allowed and that may win."""
     first, second = one.rows.dp[:, 0].tolist()
-    low, cap = int(one.fewest[0]), one.capped[:, 0]
+    low, cap = one.fewest[:, 0].tolist(), one.capped[:, 0]
     total = of.instance.max_batch // int(of.keys.micro_batch[one.rows.key[0]])
-    numbers = numbers_permitted(of.instance)
+    numbers = _whole_rounds(one.rows, numbers_permitted(of.instance))
     mine, others = (
-        numbers[(numbers >= low) & (numbers <= min((total - low * rest) // dp, most))]
-        for dp, rest, most in ((first, second, cap[0]), (second, first, cap[1]))
+        numbers[(numbers >= low[i]) & (numbers <= min((total - low[1 - i] * rest) // dp, cap[i]))]
+        for i, dp, rest in ((0, first, second), (1, second, first))
     )
     block, parts = max(PAIRS // max(len(others), 1), 1), [np.empty((2, 0), dtype=np.int64)]
     for start in range(0, len(mine), block):

@@ -25,6 +25,7 @@ class MixedPlan:
     etp: int
     micro_batch: int
     pp: int
+    vpp: int
     zero: int
     split: int
     """Stages: pipeline ranks on the first pool; replicas: 0."""
@@ -35,7 +36,7 @@ class MixedPlan:
     variant: int
     """Modules that are recomputed (`space.recompute`)."""
     stages: StagePlan
-    """By pipeline rank."""
+    """By virtual stage."""
     step: float
     seconds: float
     dollars: float
@@ -76,12 +77,12 @@ class MixedPlan:
 def mixed_of(instance: Instance, plan: Any) -> Mixed:
     """The cost model's noun of a plan, or of any row with its decisions (all of them but the stages)."""
     assert instance.mixing is not None
-    names = ("tp", "cp", "pp", "ep", "etp", "micro_batch", "zero")
+    names = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch", "zero")
     shared: dict[str, Any] = {name: getattr(plan, name) for name in names}
     variant = variants(instance.framework)[plan.variant]
     pools = [instance.pools[pool] for pool in plan.pools]
     parts = [
-        Part(run_of(instance, pool, variant, vpp=1, dp=dp, num_microbatches=m, **shared), ranks)
+        Part(run_of(instance, pool, variant, dp=dp, num_microbatches=m, **shared), ranks)
         for pool, dp, m, ranks in zip(pools, plan.dp, plan.num_microbatches, plan.ranks, strict=True)
     ]
     return Mixed((parts[0], parts[1]), instance.mixing.link)

@@ -25,16 +25,18 @@ def costs_of(of: Arrangement, rows: MixedRows) -> MixedCosts:
     move = _one_pipeline if of.form == "stages" else _a_pipeline_each
     steady, fill = move(of, rows, (first, second))
     limits = memory_limit(of.instance, of.pools[0]), memory_limit(of.instance, of.pools[1])
-    return MixedCosts(of.form == "stages", (first, second), steady, fill, rows.pp, rows.split, limits, each)
+    return MixedCosts(
+        of.form == "stages", (first, second), steady, fill, rows.pp, rows.vpp, rows.split, limits, each
+    )
 
 
 def _rates(of: Arrangement, rows: MixedRows, side: int) -> StageRates:
     """Rates on one pool; of replicas, states and gradients are shared with the other's."""
-    own = of.book.rates(rows.on(of, side, rows.dp[side]), vpp=1)
+    own = of.book.rates(rows.on(of, side, rows.dp[side]), vpp=rows.vpp)
     if of.form == "stages":
         return own
     every = rows.on(of, side, rows.replicas(of))
-    shared = of.joint.rates(every, vpp=1, elsewhere=rows.dp[1 - side])
+    shared = of.joint.rates(every, vpp=rows.vpp, elsewhere=rows.dp[1 - side])
     return replica_rates(own, shared)
 
 
@@ -42,9 +44,7 @@ def _one_pipeline(of: Arrangement, rows: MixedRows, rates: Rates) -> tuple[Array
     """(1, rows) steady and fill transfers of pipelines over both pools, in seconds (`mixed.lines_of`)."""
     first, second = rates
     on_both = rows.on(of, 0, rows.dp[0])
-    run = run_of_rows(
-        of.joint.instance, of.pools[0], int(on_both.variant[0]), on_both, vpp=np.ones_like(rows.pp)
-    )
+    run = run_of_rows(of.joint.instance, of.pools[0], int(on_both.variant[0]), on_both, vpp=rows.vpp)
     steady, fill = crossing(run)
     steady = np.maximum(steady, np.maximum(first.p2p_steady, second.p2p_steady))
     fill = fill + (rows.split - 1) * first.p2p_fill + (rows.pp - rows.split - 1) * second.p2p_fill

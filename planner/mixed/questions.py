@@ -83,7 +83,6 @@ def value_of(name: str, instance: Instance, plan: Either) -> Any:
     own = {
         "num_gpus": sum(plan.num_gpus),
         "dp": plan.replicas,
-        "vpp": 1,
         "num_microbatches": plan.num_microbatches[0],
     }
     return own[name] if name in own else getattr(plan, name)

@@ -18,7 +18,7 @@ from planner.mixed.branch import Branch, branches_of, least_of
 from planner.mixed.costs import Around
 from planner.mixed.decided import Decided
 from planner.mixed.economy import PairEconomy, Running, peak_of_both
-from planner.mixed.layouts import MixedRows
+from planner.mixed.layouts import MixedRows, chunked, most_chunks_of
 from planner.mixed.micro_batches import numbers_of
 from planner.mixed.plan import MixedPlan
 from planner.mixed.pricing import costs_of
@@ -79,6 +79,7 @@ class Schedules:
             pools=self.of.pools,
             **decided,
             pp=int(rows.pp[at]),
+            vpp=int(rows.vpp[at]),
             zero=int(rows.zero[at]),
             split=int(rows.split[at]),
             dp=(int(rows.dp[0, at]), int(rows.dp[1, at])),
@@ -101,8 +102,9 @@ class Schedules:
             architecture=instance.architecture,
             rates=gather(costs.rates[0], np.array(0)),
             pp=int(costs.pp[0]),
-            vpp=1,
-            num_microbatches=first,
+            vpp=int(costs.vpp[0]),
+            # Chunks that one pool's replicas keep alike may differ on those that run more.
+            num_microbatches=max(first, second),
             memory_limit=float("inf"),
             recompute=stage_recompute(self.family),
             uniform=not instance.per_stage_recompute,
@@ -131,18 +133,23 @@ class LayoutBounds:
 
     def each(self, rows: MixedRows) -> None:
         """Settles all schedules of layouts that may win, best bounds first."""
-        # First what needs no prices, of all layouts at once.
-        least = least_of(self.of, self._bare(rows))
-        order = self._wins(rows, least)
-        rows, least = rows.take(order), least[order]
+        # First what needs no prices, of all layouts at once, with as many chunks as each may have.
+        rows, least = self._promising(rows)
         for _, family, at in families(self.of.keys.take(rows.key)):
             for start in range(0, len(at), ROWS):
                 self.search.effort.check()
                 some = at[start : start + ROWS]
                 # What was found since may leave fewer of them.
                 some = some[self._wins(rows.take(some), least[some])]
-                if len(some):
-                    self._block(rows.take(some), family)
+                each, _ = self._promising(chunked(self.of.instance, self.of, rows.take(some)))
+                for first in range(0, len(each), ROWS):
+                    self._block(each.take(np.arange(first, min(first + ROWS, len(each)))), family)
+
+    def _promising(self, rows: MixedRows) -> tuple[MixedRows, Array]:
+        """Layouts that may win by what needs no prices, the best first, and the least that they take."""
+        least = least_of(self.of, self._bare(rows))
+        order = self._wins(rows, least)
+        return rows.take(order), least[order]
 
     def _wins(self, rows: MixedRows, least: Array) -> Array:
         """Layouts that may win, the best first, if they take so long for the largest batch."""
@@ -156,7 +163,9 @@ class LayoutBounds:
         of, stages = self.of, self.of.form == "stages"
         pace = pace_of_work(of.parts[:, rows.key], rows.pp, rows.split, stages)
         scale = of.book.stragglers(self.running.num_gpus[:, rows.cell].sum(axis=0))
-        around = Around.nothing(1 if stages else 2, scale, of.instance.stack.pipeline.bubble)
+        most = most_chunks_of(of.instance, of.form)[rows.pp]
+        vpp = np.where(rows.vpp > 0, rows.vpp, most)
+        around = Around.nothing(1 if stages else 2, scale, vpp, of.instance.stack.pipeline.bubble)
         return Branch.opened(rows, None, pace, around)
 
     def _block(self, rows: MixedRows, family: int) -> None:

@@ -15,6 +15,7 @@ from planner.bound.fit import may_fit
 from planner.bound.mix import layer_mix
 from planner.mixed.arrangement import Arrangement
 from planner.mixed.costs import of_both
+from planner.mixed.layouts import least_bubble
 from planner.search.goal import Effort
 from planner.search.roomy import least_states
 from planner.search.rows import memory_limit
@@ -37,6 +38,9 @@ class Shortest:
     """Of those that run as many micro-batches as they have ranks, or more."""
     unfilled: Array
     """Of any, with a single micro-batch in flight."""
+    idle: Array
+    """Of those that fill, the part of a micro-batch's time on all ranks that the bubble takes at least, of
+    replicas with as many chunks as there may be (`least_bubble`)."""
 
     @classmethod
     def of(cls, of: Arrangement, effort: Effort) -> Shortest:
@@ -58,7 +62,14 @@ class Shortest:
                         fewest = pp if filled else np.ones_like(pp)
                         fits &= may_fit(own, layer_mix(instance), pp, fewest, limit, recomputes)
                     np.minimum.at(shortest, at[which[fits]], pp[fits].astype(float))
-        return cls(found[0], found[1])
+        return cls(found[0], found[1], _idle(of, found[0]))
+
+
+def _idle(of: Arrangement, filled: Array) -> Array:
+    if of.form == "stages":
+        return 1 - 1 / filled
+    some = np.where(np.isfinite(filled), filled, 0).astype(np.int64)
+    return np.where(np.isfinite(filled), least_bubble(of.instance)[some], np.inf)
 
 
 def _rooms(of: Arrangement, at: Array) -> list[tuple[StageRates, float]]:

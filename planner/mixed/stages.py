@@ -29,6 +29,7 @@ from planner.stages.objective import (
     linear,
 )
 from planner.stages.problem import StagePlan, StageProblem
+from planner.stages.slots import most_of_a_stage
 from planner.stages.solve import Solved, best_assignment, best_of_cases
 from planner.stages.ties import Assignments, Figures, has_choice, plainest
 
@@ -72,10 +73,10 @@ class MixedStages:
         pp, m = np.array([shape.pp]), np.array(self.num_microbatches)[:, None]
         if shape.recompute != "some" or not shape.uniform or shape.pp == 1:
             numbers: tuple[int | None, ...] = (None,)
-            (case,) = recompute_cases(shape.recompute, False, layers, pp, np.ones(1, dtype=np.int64))
+            (case,) = recompute_cases(shape.recompute, False, layers, pp, np.array([shape.vpp]))
         else:
-            each = np.arange(layers - shape.pp + 2)
-            numbers, case = tuple(each.tolist()), uniform_case(layers, shape.pp, 1, each)
+            each = np.arange(most_of_a_stage(shape) + 1)
+            numbers, case = tuple(each.tolist()), uniform_case(layers, shape.pp, shape.vpp, each)
         rows, mix = len(numbers), LayerMix.of(shape.architecture)
         costs = self._rows(rows)
         m = np.repeat(m, rows, axis=1)
@@ -93,7 +94,7 @@ class MixedStages:
         wide = np.zeros(rows, dtype=np.int64)
         return MixedCosts(
             of.one_pipeline, (repeated(first, rows), repeated(second, rows)), of.steady[:, wide],
-            of.fill[:, wide], of.pp[wide], of.split[wide], of.limits, of.micro_batch,
+            of.fill[:, wide], of.pp[wide], of.vpp[wide], of.split[wide], of.limits, of.micro_batch,
         )  # fmt: skip
 
 
@@ -150,9 +151,10 @@ def _fixed(problem: MixedStages) -> float:
 
 def _integer_step(problem: MixedStages, seconds: float, unit: float, room: int) -> int:
     """The objective's first part at a step of so many seconds, with room for what rates are rounded by."""
-    value = (seconds / _scale(problem) - _fixed(problem)) * BUBBLE_PARTS / unit
-    layers, most = problem.shape.architecture.layers, max(problem.num_microbatches)
-    rounding = 2 * layers * (most + problem.shape.pp + 2) * BUBBLE_PARTS
+    vpp = problem.shape.vpp
+    value = (seconds / _scale(problem) - _fixed(problem)) * vpp * BUBBLE_PARTS / unit
+    layers, most = problem.shape.architecture.layers, max(problem.num_microbatches) * vpp
+    rounding = 2 * layers * (most + problem.shape.pp + 2 * vpp) * BUBBLE_PARTS
     return int(min(max(value + room * rounding, -(1 << 50)), 1 << 50))
 
 
@@ -188,7 +190,9 @@ def _add_limits(stages: StageModel, problem: MixedStages, spare: Any = 0) -> Non
     """Every rank within its GPU's memory, with so many units to spare, and what the rule asks for."""
     for line in _lines(problem):
         for rank, pool in line:
-            flying = micro_batches_in_flight(problem.shape.pp, 1, problem.num_microbatches[pool])[:, 0]
+            flying = micro_batches_in_flight(
+                problem.shape.pp, problem.shape.vpp, problem.num_microbatches[pool]
+            )
             add_rank_memory(stages, rank, problem.one[pool], problem.costs.limits[pool], flying, spare)
     if problem.rule is not None:
         # Without chunks every rank has a slot of its own.
@@ -196,12 +200,12 @@ def _add_limits(stages: StageModel, problem: MixedStages, spare: Any = 0) -> Non
 
 
 def _add_step(stages: StageModel, problem: MixedStages, unit: float) -> Any:
-    """BUBBLE_PARTS x (slowest line + worst end of step) in integer units.
+    """v*BUBBLE_PARTS x (slowest line + worst end of step) in integer units.
 
-    A line takes (m - x)*slowest + x*total + its transfers, x the share of the bubble that is left.
+    A line takes m*slowest + x*(total - slowest)/v + its transfers, x the share of the bubble that is left.
     """
-    model, costs = stages.model, problem.costs
-    most = TIME_UNITS << 20
+    model, costs, vpp = stages.model, problem.costs, problem.shape.vpp
+    most = vpp * TIME_UNITS << 20
     pace, end = model.new_int_var(0, most, "pace"), model.new_int_var(-most, most, "end_of_step")
     bubble = round(BUBBLE_PARTS * costs.rates[0].bubble)
     pieces = [highest(end_of_step_pieces(rates)) for rates in problem.one]
@@ -217,9 +221,9 @@ def _add_step(stages: StageModel, problem: MixedStages, unit: float) -> Any:
             model.add(slowest >= each)
         m = problem.num_microbatches[number]
         moved = float(m * costs.steady[number, 0] + costs.fill[number, 0])
-        line_seconds = (BUBBLE_PARTS * m - bubble) * slowest + bubble * sum(busy)
-        model.add(pace >= line_seconds + integer(BUBBLE_PARTS * moved, unit))
-    return pace + BUBBLE_PARTS * end
+        line_seconds = (BUBBLE_PARTS * m * vpp - bubble) * slowest + bubble * sum(busy)
+        model.add(pace >= line_seconds + integer(BUBBLE_PARTS * vpp * moved, unit))
+    return pace + BUBBLE_PARTS * vpp * end
 
 
 def highest(pieces: list[tuple[PerLayer, Array]]) -> list[tuple[PerLayer, Array]]:

@@ -102,8 +102,8 @@ class Ranks:
             seconds=found.seconds,
             memory=_in_gib(found.memory),
             room=tuple(room),
-            forward=found.forward[:, None],
-            backward=found.backward[:, None],
+            forward=found.forward,
+            backward=found.backward,
             pipelines=tuple(
                 Pipeline(of_line, int(line.num_microbatches), float(line.seconds - line.transfer))
                 for of_line, line in zip(rows, found.lines, strict=True)

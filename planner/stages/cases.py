@@ -10,7 +10,7 @@ from planner.bound.capacity import case_bounds
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import recompute_cases, uniform_case
 from planner.stages.problem import StageProblem
-from planner.stages.slots import slot_range, slots_of
+from planner.stages.slots import most_of_a_stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def cases_of(problem: StageProblem) -> list[Case]:
             problem.recompute, False, layers, np.array([problem.pp]), np.array([problem.vpp])
         )
     else:
-        each = np.arange(max(slot_range(problem, s)[1] // len(s.stages) for s in slots_of(problem)) + 1)
+        each = np.arange(most_of_a_stage(problem) + 1)
         numbers, case = tuple(each.tolist()), uniform_case(layers, problem.pp, problem.vpp, each)
     mix = LayerMix.of(problem.architecture, problem.even)
     slowest, step = case_bounds(

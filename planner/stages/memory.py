@@ -18,7 +18,7 @@ BYTES = 1 << 10
 def add_memory(stages: StageModel, spare: Any = 0) -> None:
     """Every rank within the limit, with so many units to spare."""
     problem = stages.problem
-    flying = micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)[:, 0]
+    flying = micro_batches_in_flight(problem.pp, problem.vpp, problem.num_microbatches)
     for rank in range(problem.pp):
         add_rank_memory(stages, rank, problem.rates, problem.memory_limit, flying, spare)
 
@@ -28,12 +28,11 @@ def add_rank_memory(
 ) -> None:
     """A rank's states, kept activations and transients within `limit` bytes (stage.stage_memory).
 
-    `flying` are the micro-batches that each rank's first chunk keeps in flight; those of other chunks are
-    in the slots.
+    `flying` (pp, vpp) are the micro-batches that chunks keep in flight: one number for all stages of a slot.
     """
     problem, kinds = stages.problem, range(len(rates.work.kinds))
     first, last = rank == 0, rank == problem.pp - 1
-    fixed = first * (rates.states.first + int(flying[0]) * rates.kept.first)
+    fixed = first * (rates.states.first + int(flying[0, 0]) * rates.kept.first)
     fixed = fixed + last * (rates.states.last + rates.kept.last)
     room = (limit - float(rates.fixed_bytes)) / (1 + rates.overhead) - float(fixed)
 
@@ -43,11 +42,12 @@ def add_rank_memory(
     def save(f: int) -> list[int]:
         return [-up(f * (rates.checkpoint[k] - rates.kept.kinds[k])) for k in kinds]
 
-    if problem.vpp == 1:
-        kept, saved = keep(int(flying[rank])), save(int(flying[rank]))
-    else:
-        flights = {slot.in_flight for slot in stages.slots if slot.rank == rank}
-        kept, saved = {f: keep(f) for f in flights}, {f: save(f) for f in flights}
+    flights = {
+        slot.in_flight: int(flying[rank, slot.stages[0] // problem.pp])
+        for slot in stages.slots
+        if slot.rank == rank
+    }
+    kept, saved = ({of: need(f) for of, f in flights.items()} for need in (keep, save))
     used = stages.of_rank(rank, kept, stages.held) - stages.of_rank(rank, saved, stages.redone)
     # A layer that is rebuilt lives with the backward pass's buffers, never with the loss's.
     rebuilt = up(rates.rebuilt) * stages.recomputes(rank)

@@ -45,6 +45,11 @@ def slot_range(problem: StageProblem, slot: Slot) -> tuple[int, int]:
     return held - fewer, held
 
 
+def most_of_a_stage(problem: StageProblem) -> int:
+    """Most layers that a virtual stage holds."""
+    return max(slot_range(problem, slot)[1] // len(slot.stages) for slot in slots_of(problem))
+
+
 def ordered_stages(architecture: Architecture) -> int:
     """Leading stages that may hold another kind of layer than all later ones.
 
