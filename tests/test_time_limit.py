@@ -6,6 +6,7 @@ The clock of these tests counts how often it is looked at, so that a limit of k 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from itertools import count
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from planner import asking, frontier, phased, solve
 from planner.asking import Asking
+from planner.cli.proof_words import proof_words
 from planner.conflict import HOW_FAR, WHICH, infeasible
 from planner.errors import TimeLimit
 from planner.problem import Problem, parse_problem
@@ -105,6 +107,21 @@ def test_the_answer_ends_in_time_and_claims_nothing_that_is_not_known(
     conflict_is_honest(full.conflict, found.conflict)
     if found.conflict != full.conflict:
         assert unanswered(found.notes)
+
+
+def test_a_plan_is_there_before_all_recompute_families_are_priced() -> None:
+    """The first one that any limit leaves time for; its candidates are not counted, and that is said."""
+    full, found, limit = whole("one pool")[0], None, 0
+    while found is None:
+        limit += 1
+        with pytest.MonkeyPatch.context() as patch, suppress(TimeLimit):
+            ticking(patch)
+            found = solve.solve(PROBLEMS["one pool"](), time_limit=limit)
+    assert found.status == "feasible"
+    assert 0 < found.proof.gap < 0.5
+    plan_is_honest(full, found)
+    assert (found.proof.valid, found.proof.feasible, found.proof.rejected) == (None, None, {})
+    assert "not counted: the time was out" in proof_words(found)
 
 
 def plan_is_honest(full: Solution, found: Solution) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,42 +12,37 @@ from costmodel.money import dollars
 from costmodel.units import DAY
 from planner.economics import asks_for_energy
 from planner.instance import Instance, Pool, Term
-from planner.mixed.arrangement import Arrangement
+from planner.keybook import KeyBook
+from planner.mixed.arrangement import Arrangement, arrangements
 from planner.mixed.bound import SURE
-from planner.search.floor import gpu_seconds_at_peak
+from planner.mixing import Form
+from planner.space.recompute import NONE
 
 Array = NDArray[Any]
 Totals = dict[Term, Array]
 """What runs take at least: seconds, dollars and, where limits or objective ask for them, kWh and tonnes."""
 
 
-def floor_of_pairs(instance: Instance) -> Totals:
-    """Of any plan on two pools: known before a layer is priced."""
-    peak, found = gpu_seconds_at_peak(instance), list[Totals]()
-    for pair in combinations(range(len(instance.pools)), 2):
-        both = instance.pools[pair[0]], instance.pools[pair[1]]
-        nodes = np.array([[pool.min_nodes, pool.max_nodes] for pool in both])
-        found.append(_floor(instance, both, peak[list(pair), None], np.ones(1), nodes))
-    return {term: np.min([of[term] for of in found]) for term in found[0]} if found else {}
+def floors_of_pairs(instance: Instance, forms: tuple[Form, ...]) -> list[Totals]:
+    """Of every arrangement, before all its keys are priced: recompute adds time to layers that have none."""
+    book = KeyBook.of(instance, (NONE,), apart=True)
+    return [
+        floor_of(of, np.array([[pool.min_nodes, pool.max_nodes] for pool in of.both]))
+        for of in arrangements(instance, book, forms)
+    ]
 
 
 def floor_of(of: Arrangement, nodes: Array) -> Totals:
-    """Of the plans of an arrangement with (2, 2) nodes of each pool, at least and at most."""
-    keys, instance = of.keys, of.instance
-    each = of.seconds * (keys.tp * keys.cp / (keys.micro_batch * float(instance.seq_len)))
-    return _floor(instance, of.both, each, of.favour, nodes)
+    """Of the plans of an arrangement with (2, 2) nodes of each pool, at least and at most.
 
-
-def _floor(instance: Instance, both: tuple[Pool, Pool], each: Array, favour: Array, nodes: Array) -> Totals:
-    """With (2, keys) GPU-seconds a token and (2, 2) nodes of each pool, at least and at most.
-
-    n_i GPUs do X = (n_1/g_1 + n_2/g_2)/favour tokens a second at most (`bound.favour`), and take r_1*n_1 +
-    r_2*n_2 of whatever is paid or metered meanwhile. Their ratio is least at a corner of the nodes.
+    With g_i GPU-seconds a token on pool i, n_i GPUs do X = (n_1/g_1 + n_2/g_2)/favour tokens a second at most
+    (`bound.favour`), and take r_1*n_1 + r_2*n_2 of what is paid or metered. The ratio is least at a corner.
     """
+    keys, instance, both = of.keys, of.instance, of.both
+    each = of.seconds * (keys.tp * keys.cp / (keys.micro_batch * float(instance.seq_len)))
     node = np.array([pool.fabric.gpus_per_node for pool in both])
     corners = np.stack(np.meshgrid(*np.maximum(nodes, 1) * node[:, None])).reshape(2, -1)
-    a_token = favour / (corners[:, :, None] / each[:, None, :]).sum(axis=0)
-    seconds = instance.tokens * SURE * a_token
+    seconds = instance.tokens * SURE * of.favour / (corners[:, :, None] / each[:, None, :]).sum(axis=0)
     least: Totals = {"time": seconds.min()}
     for term, rates in _taken_by_gpus(instance, both).items():
         least[term] = (seconds * (rates[:, None] * corners).sum(axis=0)[:, None]).min()

@@ -26,7 +26,7 @@ from planner.limits import within
 from planner.mixed.arrangement import arrangements, mixed_families
 from planner.mixed.cells import Part
 from planner.mixed.decided import Decided
-from planner.mixed.floor import Totals, floor_of_pairs
+from planner.mixed.floor import Totals, floors_of_pairs
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
 from planner.mixed.stages import MixedStages, StageRule, plainest_mixed_stages, solve_mixed_stages
@@ -116,7 +116,9 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
-        self.least = float(self.value(floor_of_pairs(self.instance)))
+        if self.effort.until is not None:
+            floors = floors_of_pairs(self.instance, forms)
+            self.least = min((float(self.value(floor)) for floor in floors), default=np.inf)
         book = KeyBook.of(self.instance, self.families(), apart=True, check=self.effort.check)
         every = [
             part
