@@ -64,6 +64,7 @@ class Census:
 
     def within(self, proof: Proof) -> Proof:
         """The proof with the counts; what they leave beyond what was searched is needless."""
+        assert proof.valid is not None
         left = self.valid - sum(self.removed.values())
         more = {"unrestricted": self.valid, "narrowed": self.removed, "needless": left - proof.valid}
         return proof.model_copy(update=more)

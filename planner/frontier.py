@@ -45,8 +45,8 @@ class FrontierProof(Report):
 
     lattice: NonNegativeInt
     """Combinations of decision values."""
-    valid: NonNegativeInt
-    """Of these, what divisibility and topology allow."""
+    valid: NonNegativeInt | None = None
+    """Of these, what divisibility and topology allow; null where time was out before that."""
     solved: NonNegativeInt
     """Stage assignments solved exactly."""
     seconds: NonNegativeFloat
@@ -106,7 +106,7 @@ def frontier(
         raise nothing_found(time_limit)
     values, points = [of for of, _ in found], tuple(point for _, point in found)
     checked(problem, list(points))
-    families = recompute_families(instance)
+    ledger = Ledger.in_time(table, recompute_families(instance), effort)
     status: Status = "feasible" if effort.out_of_time else "optimal" if points else "infeasible"
     axes = ("days", "dollars") if axis is None else ("days", "dollars", NAMES[axis])
     knee = knee_of(values)
@@ -123,7 +123,7 @@ def frontier(
         knee_text="" if knee is None else knee_words(values, axes, knee),
         proof=FrontierProof(
             lattice=lattice_size(instance),
-            valid=Ledger.of(table, families).valid,
+            valid=None if ledger is None else ledger.valid,
             solved=effort.solved,
             seconds=monotonic() - started,
         ),

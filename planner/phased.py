@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from time import monotonic
+from typing import Any
 
 from costmodel.units import DAY, HOUR
 from planner import answer, solution
@@ -116,27 +117,35 @@ def gap_of(search: Together, best: Whole, others: list[Whole]) -> float:
 
 def proved(search: Together, best: Whole | None, others: list[Whole], started: float) -> solution.Proof:
     """What was looked at: candidates of all phases."""
-    counts = dict.fromkeys(("lattice", "valid", "feasible", "screened", "bounded"), 0)
-    rejected: dict[str, int] = {}
-    for phase, instance in enumerate(search.phases):
-        ledger = Ledger.of(search.tables[phase], recompute_families(instance))
-        counts["lattice"] += lattice_size(instance)
-        for name in ("valid", "feasible", "screened", "bounded"):
-            counts[name] += getattr(ledger, name)
-        for name, number in ledger.rejected.items():
-            if best is None or name in ("memory", "storage"):
-                rejected[name] = rejected.get(name, 0) + number
-            else:
-                # The phases' own limits are what the best run leaves them, not what the problem says.
-                counts["bounded"] += number
-                counts["feasible"] += number
+    ledgers = [
+        Ledger.in_time(search.tables.get(phase), recompute_families(instance), search.effort)
+        for phase, instance in enumerate(search.phases)
+    ]
+    known = [ledger for ledger in ledgers if ledger is not None]
+    counts: dict[str, Any] = {}
+    if len(known) == len(ledgers):
+        counts = together(known, best is None) | {"solved": search.effort.solved}
     share = 0.0 if best is None else gap_of(search, best, others)
-    proof = solution.Proof(
-        **counts, solved=search.effort.solved, gap=share, seconds=monotonic() - started, rejected=rejected
-    )
-    if search.effort.out_of_time or not (best is None or narrows(search.run)):
+    lattice = sum(map(lattice_size, search.phases))
+    proof = solution.Proof(lattice=lattice, gap=share, seconds=monotonic() - started, **counts)
+    if search.effort.out_of_time or not counts or not (best is None or narrows(search.run)):
         return proof
     return reduce(Census.beside, map(Census.of, search.phases)).within(proof)
+
+
+def together(ledgers: list[Ledger], none: bool) -> dict[str, Any]:
+    """The counts of all phases; `none`: whether no run is within the limits."""
+    names = ("valid", "feasible", "screened", "bounded")
+    counts = {name: sum(getattr(of, name) for of in ledgers) for name in names}
+    rejected: dict[str, int] = {}
+    for name, number in (each for of in ledgers for each in of.rejected.items()):
+        if none or name in ("memory", "storage"):
+            rejected[name] = rejected.get(name, 0) + number
+        else:
+            # The phases' own limits are what the best run leaves them, not what the problem says.
+            counts["bounded"] += number
+            counts["feasible"] += number
+    return counts | {"rejected": rejected}
 
 
 def reported(

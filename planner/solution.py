@@ -332,15 +332,16 @@ class Proof(Report):
     needless: NonNegativeInt = 0
     """Of the rest, those that recompute modules of which others are as quick and as small in every layer.
     What is left then is `valid`."""
-    valid: NonNegativeInt
-    """Combinations that divisibility, topology, the framework and what is narrowed allow."""
-    feasible: NonNegativeInt
+    valid: NonNegativeInt | None = None
+    """Combinations that divisibility, topology, the framework and what is narrowed allow. Null, as the other
+    counts, where the time was out before candidates were counted."""
+    feasible: NonNegativeInt | None = None
     """Of these, what no limit rules out as far as was looked: bounds dismiss most without a closer look."""
-    screened: NonNegativeInt
+    screened: NonNegativeInt | None = None
     """Dropped: another is at least as good in time and cost; out of time, or not looked at yet."""
-    bounded: NonNegativeInt
+    bounded: NonNegativeInt | None = None
     """Dropped: their lower bound cannot beat the plan; out of time, or not solved yet."""
-    solved: NonNegativeInt
+    solved: NonNegativeInt | None = None
     """Solved exactly, with their stage assignment."""
     gap: NonNegativeFloat
     """(objective - bound) / objective; 0 is proved optimal."""

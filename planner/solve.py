@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner import answer, explain
 from planner.asking import Asking
 from planner.census import Census, narrows
 from planner.conflict import infeasible
 from planner.errors import nothing_found
+from planner.in_time import found_in_time
 from planner.instance import Instance
 from planner.nearest import nearest_miss
 from planner.not_alone import with_nearest
 from planner.outlook import Outlook
 from planner.price_of_sureness import price_of_sureness
 from planner.problem import Problem
-from planner.relaxed import every_family
 from planner.resolve import instance_of
-from planner.search import Effort, Plan, Table, best, goal_of
-from planner.search.goal import OutOfTime, in_families
+from planner.search import Effort, Plan, Table
+from planner.search.goal import OutOfTime
 from planner.search.ledger import Ledger
 from planner.solution import Estimate, Proof, RunnerUp, Solution
 from planner.space.recompute import recompute_families
@@ -50,18 +50,17 @@ def solve(
     until = None if time_limit is None else started + time_limit
     instance = instance_of(problem)
     progress("pricing layouts")
-    usual = recompute_families(instance)
     effort = Effort(until=until, progress=progress)
     try:
-        table = Table.of(instance, goal_of(instance), every_family(instance), effort.check)
+        alone = found_in_time(instance, effort)
     except OutOfTime:
         raise nothing_found(time_limit) from None
-    plan = best(table, in_families(usual), effort)
-    surely = not effort.out_of_time
+    table, plan, surely = alone.table, alone.plan, not effort.out_of_time
     if plan is None and not surely:
         raise nothing_found(time_limit)
-    proved = proof(table, Ledger.of(table, usual), effort)
-    if surely and (plan is None or narrows(instance)):
+    ledger = Ledger.in_time(alone.whole, recompute_families(instance), effort)
+    proved = proof(instance, ledger, effort)
+    if surely and ledger is not None and (plan is None or narrows(instance)):
         proved = Census.of(instance).within(proved)
     # Before anything is explained: what time there is belongs to the search.
     pairs = None if instance.mixing is None else look_at_pairs(instance, effort)
@@ -158,16 +157,7 @@ def against(chosen: tuple[float, float], other: tuple[float, float]) -> str:
     )
 
 
-def proof(table: Table, ledger: Ledger, effort: Effort) -> Proof:
-    """What was looked at, in candidates."""
-    return Proof(
-        lattice=lattice_size(table.instance),
-        valid=ledger.valid,
-        feasible=ledger.feasible,
-        screened=ledger.screened,
-        bounded=ledger.bounded,
-        solved=ledger.solved,
-        gap=effort.gap,
-        seconds=0.0,
-        rejected=ledger.rejected,
-    )
+def proof(instance: Instance, ledger: Ledger | None, effort: Effort) -> Proof:
+    """What was looked at, in candidates, if they are counted."""
+    counts: dict[str, Any] = {} if ledger is None else ledger.counts()
+    return Proof(lattice=lattice_size(instance), gap=effort.gap, seconds=0.0, **counts)

@@ -157,7 +157,7 @@ def test_what_is_left_is_what_is_searched_but_for_needless_sets_of_modules(seed:
     oracle = small_problem(Random(seed), 300, MAKERS[seed % 4])
     instance = oracle.instance
     table = blank(instance)
-    found = proof(table, Ledger.of(table, usual_families(instance)), Effort())
+    found = proof(instance, Ledger.of(table, usual_families(instance)), Effort())
     found = Census.of(instance).within(found)
     dropped = set(oracle.layouts) - set(oracle.needed)
     assert found.needless == sum(num_modes(instance, of) for of in dropped)

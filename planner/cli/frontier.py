@@ -118,6 +118,7 @@ def frontier_table(found: Frontier) -> RenderableType:
         told = Text(f"{name}: no plan is within the limits", style="bold")
         return Group(told, conflict_facts(found.conflict), sentences(found.notes))
     proof = found.proof
+    valid = "uncounted" if proof.valid is None else f"{proof.valid:,} valid"
     words = (
         "no other plan belongs here" if found.status == "optimal" else "the time ran out: others may belong"
     )
@@ -131,10 +132,7 @@ def frontier_table(found: Frontier) -> RenderableType:
     if found.knee_text:
         parts.append(Text(found.knee_text))
     parts.append(
-        Text(
-            f"Proof: {proof.valid:,} valid candidates, {proof.solved:,} stage assignments solved, "
-            f"{proof.seconds:.1f} s."
-        )
+        Text(f"Proof: {valid} candidates, {proof.solved:,} stage assignments solved, {proof.seconds:.1f} s.")
     )
     return Group(*parts)
 

@@ -15,11 +15,8 @@ def proof_words(solution: Solution) -> str:
     of = solution.proof
     # Out of time, what is left may be dismissed or not.
     still = " or still open" if of.gap else ""
-    text = (
-        f"{of.lattice:,} combinations, {of.valid:,} valid, {of.feasible:,} not ruled out; "
-        f"{of.screened:,} screened{still}, {of.bounded:,} bounded away{still}, {of.solved:,} solved exactly; "
-        f"gap {of.gap * 100:.2f} %; {of.seconds:.1f} s"
-    )
+    text = f"{of.lattice:,} combinations, {counts_words(of, still)}; gap {of.gap * 100:.2f} %"
+    text = f"{text}; {of.seconds:.1f} s"
     if solution.mixing is not None:
         text = f"on one pool: {text}"
     if removed_rows(solution):
@@ -27,6 +24,16 @@ def proof_words(solution: Solution) -> str:
     rejected = [f"{count:,} by {label_of(name)}" for name, count in of.rejected.items() if count]
     text += f"; ruled out{' so far' if still else ''}: {', '.join(rejected)}" if rejected else ""
     return text + narrowed_words(of)
+
+
+def counts_words(of: Proof, still: str) -> str:
+    """What became of the valid ones."""
+    if of.valid is None:
+        return "not counted: the time was out"
+    return (
+        f"{of.valid:,} valid, {of.feasible:,} not ruled out; {of.screened:,} screened{still}, "
+        f"{of.bounded:,} bounded away{still}, {of.solved:,} solved exactly"
+    )
 
 
 def narrowed_words(of: Proof) -> str:

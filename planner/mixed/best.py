@@ -19,6 +19,7 @@ from planner.instance import Instance, Term
 from planner.limits import most_of
 from planner.mixed.arrangement import mixed_families
 from planner.mixed.decided import Decided, MixedMask
+from planner.mixed.floor import Totals
 from planner.mixed.plan import MixedPlan
 from planner.mixed.search import Memo, MixedSearch
 from planner.mixed.stages import StageRule
@@ -83,6 +84,10 @@ class BestOfPairs(MixedSearch):
 
     def families(self) -> tuple[int, ...]:
         return mixed_families(self.instance) if self.among is None else self.among
+
+    def value(self, totals: Totals) -> Array:
+        """That of the goal."""
+        return self.goal.key_bound(totals)
 
     def keys(self, economy: Economy, step: Array) -> Keys:
         """Those of the goal."""

@@ -13,10 +13,10 @@ from planner.mixed.arrangement import Arrangement, alike
 from planner.mixed.bound import SURE
 from planner.mixed.decided import Decided
 from planner.mixed.economy import PairEconomy, Running
+from planner.mixed.floor import floor_of
 from planner.mixed.layouts import cells_of, layouts
 from planner.mixed.schedules import LayoutBounds, loosely
 from planner.mixed.shortest import Shortest
-from planner.search.goal import Effort
 
 if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
@@ -112,20 +112,29 @@ class Part:
     shortest: Shortest
     first: Array
     """Nodes of the first pool."""
+    best: float
+    """The first sort key of the best open cell, at least."""
     cells: Cells | None = None
     """None while others are better, of which there are many."""
     left: Array | None = None
     """Those open when the cells were forgotten."""
-    best: float = -np.inf
-    """The first sort key of the best open cell, at least."""
 
     @classmethod
-    def each_of(cls, of: Arrangement, effort: Effort) -> list[Part]:
-        """All cells of an arrangement, with nothing known of them yet."""
-        shortest, (pool, other) = Shortest.of(of, effort), of.both
+    def each_of(cls, of: Arrangement, search: MixedSearch) -> list[Part]:
+        """All cells of an arrangement, with no more known of them than what their GPUs take at least."""
+        shortest, (pool, other) = Shortest.of(of, search.effort), of.both
         first = np.arange(pool.min_nodes, pool.max_nodes + 1)
         size = max(PART // max(other.max_nodes - other.min_nodes + 1, 1), 1)
-        return [cls(of, shortest, some) for some in np.split(first, range(size, len(first), size))]
+        found: list[Part] = []
+        for some in np.split(first, range(size, len(first), size)):
+            nodes = np.array([some[[0, -1]], [other.min_nodes, other.max_nodes]])
+            found.append(cls(of, shortest, some, float(search.value(floor_of(of, nodes)))))
+        return found
+
+    @property
+    def number(self) -> int:
+        """Cells, open or not."""
+        return cells_of(self.arranged.instance, self.arranged, self.first).shape[1]
 
     def open(self, search: MixedSearch) -> bool:
         """Whether any cell may hold something better."""

@@ -12,6 +12,7 @@ from planner.economics import Economy
 from planner.instance import Instance
 from planner.limits import most_of
 from planner.mixed.decided import Decided
+from planner.mixed.floor import Totals
 from planner.mixed.plan import MixedPlan
 from planner.mixed.search import MixedSearch
 from planner.search.goal import Effort, goal_of
@@ -33,10 +34,14 @@ class FrontOfPairs(MixedSearch):
         points = points[np.lexsort((points[:, 1], points[:, 0]))]
         return points[:, 0], np.minimum.accumulate(points[:, 1])
 
+    def value(self, totals: Totals) -> Array:
+        """Days times dollars."""
+        return totals["time"] * totals["cost"]
+
     def keys(self, economy: Economy, step: Array) -> tuple[Array, ...]:
         """Days times dollars: what lies near the corner dominates most."""
         seconds = economy.seconds(step)
-        return (seconds * economy.total("cost", seconds),)
+        return (self.value({"time": seconds, "cost": economy.total("cost", seconds)}),)
 
     def may_win(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Whether no plan is as quick and as cheap."""

@@ -27,6 +27,7 @@ from planner.limits import within
 from planner.mixed.arrangement import arrangements, mixed_families
 from planner.mixed.cells import Part
 from planner.mixed.decided import Decided
+from planner.mixed.floor import Totals, floors_of_pairs
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
 from planner.mixed.stages import MixedStages, StageRule, plainest_mixed_stages, solve_mixed_stages
@@ -64,6 +65,10 @@ class MixedSearch:
     """What it took."""
     memo: Memo = field(default_factory=dict[Any, "tuple[StagePlan | None, float]"])
     """Stage assignments that are solved, each with the longest step that was of use then."""
+
+    def value(self, totals: Totals) -> Array:
+        """The first sort key of runs that take so much in all."""
+        raise NotImplementedError
 
     def keys(self, economy: Economy, step: Array) -> tuple[Array, ...]:
         """In which order to look at rows, most important first."""
@@ -112,27 +117,30 @@ class MixedSearch:
         self.seconds = monotonic() - started
 
     def _look(self, forms: tuple[Form, ...]) -> None:
+        if self.effort.until is not None:
+            floors = floors_of_pairs(self.instance, forms)
+            self.least = min((float(self.value(floor)) for floor in floors), default=np.inf)
         book = KeyBook.of(self.instance, self.families(), apart=True, check=self.effort.check)
-        every: list[Part] = []
-        for arranged in arrangements(self.instance, book, forms):
-            for part in Part.each_of(arranged, self.effort):
-                self.cells += len(part.recall(self).left)
-                if part.open(self):
-                    every.append(part)
-                if len(every) > KEPT:
-                    part.forget()
-        size = FIRST_CELLS
-        while every := sorted((part for part in every if part.open(self)), key=lambda part: part.best):
-            first, *_ = every
+        every = [
+            part
+            for arranged in arrangements(self.instance, book, forms)
+            for part in Part.each_of(arranged, self)
+        ]
+        self.cells, size = sum(part.number for part in every), FIRST_CELLS
+        every.sort(key=lambda part: part.best)
+        while every:
+            first, *others = every
             self.least = first.best
             self.effort.check()
             if first.cells is None:
                 # What was found since may leave fewer of them open.
                 first.recall(self)
+                every = [first] if first.open(self) else []
             else:
                 first.cells.advance(self, size)
-                size *= 2
-            for part in every[KEPT:]:
+                size, every, others = 2 * size, [part for part in every if part.open(self)], []
+            every = sorted([*every, *others], key=lambda part: part.best)
+            for part in [part for part in every if part.cells is not None][KEPT:]:
                 part.forget()
         self.complete = True
 

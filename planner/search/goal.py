@@ -94,6 +94,12 @@ class Effort:
         self.out_of_time = True
         raise OutOfTime
 
+    def share(self, of: float) -> Effort:
+        """An effort of its own that may take such a share of the time that is left."""
+        left = self.seconds_left
+        until = None if self.until is None or left is None else self.until - (1 - of) * left
+        return Effort(until=until, progress=self.progress)
+
     @property
     def seconds_left(self) -> float | None:
         return None if self.until is None else max(self.until - monotonic(), 0.01)

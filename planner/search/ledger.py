@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from planner.keybook import KeyBook
 from planner.limits import beyond, outside
 from planner.search.bounded import LOOSE, TIGHT, GroupTable, RowTable
+from planner.search.goal import Effort, OutOfTime
 from planner.search.least import Least
 from planner.search.pipelines import pipelines_of
 from planner.search.room import MEMORY, full_pipelines, own_memory, short_of
@@ -19,6 +21,8 @@ from planner.search.tight import group_memory_bound, row_memory_bound
 from planner.space.columns import Candidates, Groups, Pipelines
 
 Array = NDArray[Any]
+EXTRA = 0.5
+"""Seconds that counting may take beyond the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +44,44 @@ class Ledger:
         """What no limit excludes by its bound."""
         return self.valid - sum(self.rejected.values())
 
+    def counts(self) -> dict[str, int | dict[str, int]]:
+        """All of them, by the names that the proof has."""
+        names = ("valid", "feasible", "screened", "bounded", "solved", "rejected")
+        return {name: getattr(self, name) for name in names}
+
     @classmethod
-    def of(cls, table: Table, recompute: tuple[int, ...]) -> Ledger:
-        """After a search through all candidates of these recompute families."""
+    def in_time(cls, table: Table | None, recompute: tuple[int, ...], effort: Effort) -> Ledger | None:
+        """The counts after a search; None without a table, or if they take more than `EXTRA` too long."""
+        if table is None:
+            return None
+        counting = Effort(until=None if effort.until is None else effort.until + EXTRA)
+        try:
+            return cls.of(table, recompute, counting.check)
+        except OutOfTime:
+            return None
+
+    @classmethod
+    def of(cls, table: Table, recompute: tuple[int, ...], check: Callable[[], None] = lambda: None) -> Ledger:
+        """After a search through all candidates of these recompute families.
+
+        `check` is called between pieces of work, and may raise.
+        """
         keys, counter = table.book.keys, table.counter
         some = np.flatnonzero(np.isin(keys.family, recompute))
-        valid, few = counter.keys(keys.take(some), table.at_least[some])
+        valid, few = counter.keys(keys.take(some), table.at_least[some], check=check)
         least, rejected = table.least_of_keys(), dict(table.outside.by_limit)
         _count(rejected, "deadline", few.sum())
         # Pipelines of keys that are listed are counted one by one, those that do not fill apart.
         unlisted = some[~table.listed[1, some]]
         _beyond(rejected, least, unlisted, (valid - few)[~table.listed[1, some]])
         apart = some[table.listed[1, some] & ~table.listed[0, some]]
-        waiting = np.subtract(*counter.keys(keys.take(apart), table.at_least[apart], filled=0))
+        waiting = np.subtract(*counter.keys(keys.take(apart), table.at_least[apart], 0, check))
         _beyond(rejected, table.least_of_keys(filled=False), apart, waiting)
         every = int((valid - few)[table.listed[1, some]].sum() - waiting.sum())
-        _pipelines(table, recompute, rejected, every)
+        _pipelines(table, recompute, rejected, every, check)
         bounded, groups = 0, table.groups
         for part, of in ((groups, ~groups.expanded), (table.rows, ~table.rows.exact)):
+            check()
             bounded += _written(table, part, np.flatnonzero(of & (part.level > LOOSE)), rejected)
             _written(table, part, np.flatnonzero(of & (part.level == LOOSE)), rejected)
         exact = table.rows.rows.take(np.flatnonzero(table.rows.exact))
@@ -86,7 +110,9 @@ def _beyond(rejected: dict[str, int], least: Least, keys: Array, number: Array) 
     _by_first(rejected, number, {limit: over[keys] for limit, over in broken.items()})
 
 
-def _pipelines(table: Table, recompute: tuple[int, ...], rejected: dict[str, int], every: int) -> None:
+def _pipelines(
+    table: Table, recompute: tuple[int, ...], rejected: dict[str, int], every: int, check: Callable[[], None]
+) -> None:
     """Pipelines that were never opened to layouts because nothing of theirs is within the limits.
 
     Of `every` candidate of what is listed of the keys, what is not listed itself has no room.
@@ -94,7 +120,7 @@ def _pipelines(table: Table, recompute: tuple[int, ...], rejected: dict[str, int
     part, least, book = table.pipelines, table.least_of_pipelines(), table.book
 
     def number_of(rows: Pipelines) -> Array:
-        return table.counter.pipelines(rows, table.at_least[rows.key])
+        return table.counter.pipelines(rows, table.at_least[rows.key], check)
 
     def short(rows: Pipelines, full: Array) -> dict[str, Array]:
         some = rows.take(np.flatnonzero(full))

@@ -76,13 +76,16 @@ class Counter:
         """Layouts in the order of their GPUs."""
         return np.argsort(self.layouts[pool, ranks].num_gpus, kind="stable")
 
-    def keys(self, keys: LayerKeys, at_least: Array, filled: int = -1) -> tuple[Array, Array]:
+    def keys(
+        self, keys: LayerKeys, at_least: Array, filled: int = -1, check: Callable[[], None] = lambda: None
+    ) -> tuple[Array, Array]:
         """Valid candidates of each layer key, and of these the ones on fewer than `at_least` GPUs.
 
-        `filled`: of pipelines that fill (1) or do not (0), or of all.
+        `filled`: of pipelines that fill (1) or do not (0), or of all. `check`: as in `Ledger.of`.
         """
         valid, few = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
         for of, rows in classes(keys):
+            check()
             gpus, total = self.totals_by_gpus(of, filled)
             modes = keys.modes[rows]
             valid[rows] = total[-1] * modes
@@ -113,10 +116,11 @@ class Counter:
         each = number * self._once(self._scopes, pool, ranks, min(cp, 2), whole, sharing)
         return np.concatenate([[0], np.cumsum(each)])
 
-    def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
+    def pipelines(self, rows: Pipelines, at_least: Array, check: Callable[[], None] = lambda: None) -> Array:
         """Valid candidates of each pipeline on `at_least` GPUs or more."""
         number, kind = np.zeros(len(rows), dtype=np.int64), self.many.kinds[rows.zero] * 2 + rows.filled
         for of, some in classes(rows):
+            check()
             layout, pp = self.layouts[of[0], of[1]], rows.pp[some]
             # Layouts of one pp lie together, by dp: those with enough replicas are the last ones.
             code = layout.pp * (1 << 40) + layout.dp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +92,13 @@ class LookedUp(Counter):
             last.append(np.searchsorted(code, pp * PP + most + 1))
         return tuple(np.array(rows, dtype=np.int64).reshape(-1, len(pp)) for rows in (first, last))
 
-    def keys(self, keys: LayerKeys, at_least: Array, filled: int = -1) -> tuple[Array, Array]:
+    def keys(
+        self, keys: LayerKeys, at_least: Array, filled: int = -1, check: Callable[[], None] = lambda: None
+    ) -> tuple[Array, Array]:
         """`Counter.keys` of all keys of the search, in its order."""
         if filled >= 0:
-            return super().keys(keys, at_least, filled)
+            return super().keys(keys, at_least, filled, check)
+        check()
         low, high = self.low[keys.pool], self.high[keys.pool]
         before = [self._below(bound) for bound in (low, np.clip(at_least, low, high + 1), high + 1)]
         modes = keys.modes
@@ -108,8 +112,9 @@ class LookedUp(Counter):
             at[rows] = np.searchsorted(ascending, gpus[rows])
         return of.by_gpus[of.of_keys + at]
 
-    def pipelines(self, rows: Pipelines, at_least: Array) -> Array:
+    def pipelines(self, rows: Pipelines, at_least: Array, check: Callable[[], None] = lambda: None) -> Array:
         """`Counter.pipelines`."""
+        check()
         of, place = self.totals, self.totals.place[rows.key]
         start = of.of_pipelines[rows.key, 2 * self.many.kinds[rows.zero] + rows.filled]
         code = rows.pp * PP - (-at_least // (of.ranks[rows.key] * rows.pp))

@@ -84,7 +84,8 @@ def outcome(problem: Problem, counts: Counts) -> Line:
     limit = problem.time_limit
     effort = Effort(until=None if limit is None else monotonic() + limit)
     single, table = evaluation.answer(instance, effort)
-    counted = proof(table, Ledger.of(table, families), effort).model_dump(mode="json", exclude={"seconds"})
+    ledger = Ledger.in_time(table, families, effort)
+    counted = proof(instance, ledger, effort).model_dump(mode="json", exclude={"seconds"})
     plan, looked_at = single, {}
     if instance.mixing is not None:
         plan, looked_at = better_of_pairs(instance, single, effort)
