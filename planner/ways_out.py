@@ -30,6 +30,9 @@ from planner.search import Plan
 from planner.solution import Relaxation
 from planner.variants import decided, only, pool_name
 
+Enough = Callable[[int, int, int], bool]
+"""Whether there is a plan with more than so many nodes of a pool, of which none has fewer, and as many at most."""
+
 
 def of_one_pool(find: Optimum) -> Finding[Plan]:
     """How plans on one pool are found."""
@@ -62,19 +65,30 @@ def moved_limits(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxa
 
 def more_nodes(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
     """For each pool the fewest nodes beyond its own with which a plan on it exists."""
-
-    def enough(index: int, nodes: int) -> bool:
-        alone = only(instance, index, max_nodes=nodes)
-        return possible(alone, alone.limits, find)
-
-    return moved_nodes(instance, enough)
+    return moved_nodes(instance, alone(instance, find))
 
 
-def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> Iterator[Relaxation]:
-    """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look."""
+def alone(instance: Instance, find: Optimum = optimum) -> Enough:
+    """Whether there is a plan on one pool alone, by its index."""
+
+    def enough(index: int, fewer: int, nodes: int) -> bool:
+        one = only(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
+        return possible(one, one.limits, find)
+
+    return enough
+
+
+def moved_nodes(instance: Instance, *enough: Enough) -> Iterator[Relaxation]:
+    """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look.
+
+    Each kind of plan in `enough` is only looked for where those before it leave none with as few nodes.
+    """
     for index in instance.described:
-        pool = instance.pools[index]
-        fewest = fewest_beyond(pool.max_nodes, most_looked_at(instance, index), partial(enough, index))
+        pool, fewest = instance.pools[index], None
+        for each in enough:
+            most = most_looked_at(instance, index) if fewest is None else fewest - 1
+            found = fewest_beyond(pool.max_nodes, most, partial(each, index))
+            fewest = fewest if found is None else found
         if fewest is None:
             continue
         whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
@@ -84,18 +98,21 @@ def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> Itera
         yield relaxation("nodes", old, new)
 
 
-def fewest_beyond(low: int, most: int, enough: Callable[[int], bool]) -> int | None:
-    """The fewest beyond `low`, and `most` at most, that are enough: doubled, then by bisection."""
+def fewest_beyond(low: int, most: int, enough: Callable[[int, int], bool]) -> int | None:
+    """The fewest beyond `low`, and `most` at most, that are enough: doubled, then by bisection.
+
+    `enough` is asked of more than a number that is known not to be, and as many as another one at most.
+    """
     high = low
     while high < most:
         low, high = high, min(max(2 * high, 1), most)
-        if enough(high):
+        if enough(low, high):
             break
     else:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if enough(low, middle) else (middle, high)
     return high
 
 

@@ -26,7 +26,7 @@ from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
 from planner.switches import SWITCHES
 from planner.variants import aimed, with_pool
-from planner.ways_out import less_headroom, moved_nodes, relaxation
+from planner.ways_out import alone, less_headroom, moved_nodes, relaxation
 
 
 def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
@@ -38,17 +38,18 @@ def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
 def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | None) -> Iterator[Relaxation]:
     """How far limits would have to move, each alone; `limits` are those that conflict."""
 
-    def enough(index: int, nodes: int) -> bool:
-        return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits, until)
+    def on_two(index: int, fewer: int, nodes: int) -> bool:
+        more = with_pool(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
+        return any_of_pairs(aimed(more, "time"), Effort(until=until))
 
     of = of_both(until)
-    alone = (
+    by_itself = (
         of.moved_limits(instance),
-        moved_nodes(instance, enough),
+        moved_nodes(instance, alone(instance, partial(optimum, until=until)), on_two),
         less_headroom(instance, of.possible),
         looser(instance, of.fastest, lambda _, plan, name: value_told(plan, name)),
     )
-    return with_search(instance, limits, chain(*alone), of)
+    return with_search(instance, limits, chain(*by_itself), of)
 
 
 def of_both(until: float | None) -> Finding[Told]:
