@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
+from planner.looser import best_found, may_help
 from planner.node_reach import most_looked_at
 from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
 from planner.relaxed import (
@@ -31,7 +32,8 @@ from planner.solution import Relaxation
 from planner.variants import decided, only, pool_name
 
 Enough = Callable[[int, int, int], bool]
-"""Whether there is a plan with more than so many nodes of a pool, of which none has fewer, and as many at most."""
+"""Of a pool, by its index: whether there is a plan with more nodes than one number, which are too few, and as
+many as another one at most."""
 
 
 def of_one_pool(find: Optimum) -> Finding[Plan]:
@@ -45,22 +47,30 @@ def of_one_pool(find: Optimum) -> Finding[Plan]:
     )
 
 
-def moved_limits(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
-    """How far each limit on the run itself would have to move alone."""
+def moved_limits(
+    instance: Instance, find: Optimum = optimum, among: Sequence[str] = ()
+) -> Iterator[Relaxation]:
+    """How far each limit on the run itself would have to move alone; `among`: as `may_help` has it."""
     limits = instance.limits
-    if limits.deadline is not None:
-        plan = fastest(instance, replace(limits, deadline=None), find=find)
-        if plan is not None:
-            seconds = surely(instance, plan)[0] * DAY
-            yield relaxation("deadline", *limit_words("deadline", limits.deadline, seconds))
-    if limits.budget is not None:
-        plan = cheapest(instance, replace(limits, budget=None), find=find)
-        if plan is not None:
-            cost = surely(instance, plan)[1]
-            yield relaxation("budget", *limit_words("budget", limits.budget, cost))
+
+    def words(name: str, least: float) -> Relaxation:
+        return relaxation(name, *limit_words(name, getattr(limits, name), least))
+
+    if limits.deadline is not None and may_help("deadline", among):
+        yield from best_found(
+            lambda: fastest(instance, replace(limits, deadline=None), find=find),
+            lambda plan: words("deadline", surely(instance, plan)[0] * DAY),
+        )
+    if limits.budget is not None and may_help("budget", among):
+        yield from best_found(
+            lambda: cheapest(instance, replace(limits, budget=None), find=find),
+            lambda plan: words("budget", surely(instance, plan)[1]),
+        )
     for name in limited(instance, limits):
-        if name in OTHERS and (words := other_words(instance, limits, name, find=find)) is not None:
-            yield relaxation(name, *words)
+        if name not in OTHERS or not may_help(name, among):
+            continue
+        if (found := other_words(instance, limits, name, find=find)) is not None:
+            yield relaxation(name, *found)
 
 
 def more_nodes(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
@@ -196,7 +206,7 @@ def also_moved(instance: Instance, name: str, move: Relaxation) -> Relaxation:
     text = f"{FRAMEWORK} from {own} to {name} with {move.limit} from {move.from_} to {move.to}"
     text = "; ".join([*reason(instance), f"{text} makes a plan possible"])
     limit, old, new = f"{FRAMEWORK} and {move.limit}", f"{own} and {move.from_}", f"{name} and {move.to}"
-    return Relaxation(limit=limit, **{"from": old}, to=new, text=text)
+    return Relaxation.of(limit, old, new, text)
 
 
 def reason(instance: Instance) -> list[str]:
@@ -206,6 +216,4 @@ def reason(instance: Instance) -> list[str]:
 
 def relaxation(limit: str, old: str, new: str) -> Relaxation:
     """One limit moved, in the words of a solution."""
-    return Relaxation(
-        limit=limit, **{"from": old}, to=new, text=f"{limit} from {old} to {new} makes a plan possible"
-    )
+    return Relaxation.of(limit, old, new, f"{limit} from {old} to {new} makes a plan possible")

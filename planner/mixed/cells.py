@@ -127,6 +127,22 @@ class Part:
         size = max(PART // max(other.max_nodes - other.min_nodes + 1, 1), 1)
         return [cls(of, shortest, some) for some in np.split(first, range(size, len(first), size))]
 
+    def late(self, search: MixedSearch) -> bool:
+        """Whether the most nodes of both pools are too few to be in time, whatever else a run loses."""
+        instance, limits = self.arranged.instance, search.goal.limits
+        if limits.deadline is None or limits.chance is not None:
+            return False
+        pools = self.arranged.both
+        most = np.array([[self.first[-1]], [pools[1].max_nodes]])
+        node = np.array([[pool.fabric.gpus_per_node] for pool in pools])
+        steps = instance.tokens / (instance.max_batch * instance.seq_len)
+        busy = busy_seconds(self.arranged, rates_of(self.arranged, most * node))
+        return steps * float(busy.min(initial=np.inf)) * SURE > limits.deadline
+
+    def size(self) -> int:
+        """Cells of it."""
+        return cells_of(self.arranged.instance, self.arranged, self.first).shape[1]
+
     def open(self, search: MixedSearch) -> bool:
         """Whether any cell may hold something better."""
         if self.cells is None:
@@ -164,14 +180,22 @@ def least_seconds(of: Arrangement, shortest: Shortest, gpus: Array) -> Array:
     pipelines wait: m micro-batches take (m + x*(p - 1))*W_i/p on one of p ranks, x the bubble.
     """
     keys, x = of.keys, of.instance.stack.pipeline.bubble
-    ranks = gpus[:, :, None] / (keys.tp * keys.cp)
-    rates = ranks / of.seconds[:, None, :]
-    batch = of.instance.max_batch / keys.micro_batch
-    busy = batch * of.favour / rates.sum(axis=0)
+    ranks, rates = gpus[:, :, None] / (keys.tp * keys.cp), rates_of(of, gpus)
+    batch, busy = of.instance.max_batch / keys.micro_batch, busy_seconds(of, rates)
     waits = _in_one_pipeline if of.form == "stages" else _in_a_pipeline_each
     waiting = waits(of, shortest, ranks.sum(axis=0), rates, busy, batch)
     least = busy + np.where(np.isfinite(waiting), x * waiting, np.inf)
     return least * of.book.stragglers(gpus.sum(axis=0))[:, None] * SURE
+
+
+def rates_of(of: Arrangement, gpus: Array) -> Array:
+    """Micro-batches a second of each pool's GPUs if none ever waits: n_i/(tp*cp)/W_i, (2, cells, keys)."""
+    return gpus[:, :, None] / (of.keys.tp * of.keys.cp) / of.seconds[:, None, :]
+
+
+def busy_seconds(of: Arrangement, rates: Array) -> Array:
+    """Seconds of the largest batch if none ever waits, (cells, keys): with more GPUs never more."""
+    return of.instance.max_batch / of.keys.micro_batch * of.favour / rates.sum(axis=0)
 
 
 def _in_a_pipeline_each(

@@ -115,7 +115,10 @@ class MixedSearch:
         every: list[Part] = []
         for arranged in arrangements(self.instance, book, forms):
             for part in Part.each_of(arranged, self.effort):
-                self.cells += len(part.recall(self).left)
+                self.cells += part.size()
+                if part.late(self):
+                    continue
+                part.recall(self)
                 if part.open(self):
                     every.append(part)
                 if len(every) > KEPT:
