@@ -40,6 +40,7 @@ from planner.ways_out import (
     less_headroom,
     less_sure,
     more_nodes,
+    moved_limits,
     of_one_pool,
 )
 
@@ -76,12 +77,13 @@ def told(instance: Instance, limits: tuple[str, ...], ways: Iterable[Relaxation]
 def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterator[Relaxation]:
     """How far limits would have to move, each alone; `limits` are those that conflict."""
     of = of_one_pool(find)
+    # More nodes last: it takes the longest to know how many.
     alone = (
-        of.moved_limits(instance),
-        more_nodes(instance, find),
+        moved_limits(instance, find, limits),
+        looser(instance, of.fastest, value_of_single, limits),
         less_headroom(instance, of.possible),
         less_sure(instance, find),
-        looser(instance, of.fastest, value_of_single),
+        more_nodes(instance, find),
     )
     return with_search(instance, limits, chain(*alone), of)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, log10
@@ -15,6 +15,7 @@ from planner.required import requirements_of, with_requirements, without_require
 from planner.requirements import MODULES, NO_MODULES, QUANTITIES, Requirement
 from planner.running import losses_of
 from planner.search import Plan
+from planner.search.goal import OutOfTime
 from planner.search.rows import plan_hfu
 from planner.solution import Relaxation
 from planner.variants import decided
@@ -55,10 +56,39 @@ def value_of_single(instance: Instance, plan: Plan, name: str) -> Any:
     }[name]
 
 
+def may_help(name: str, among: Sequence[str]) -> bool:
+    """Whether a limit may be a way out alone: those that conflict do so without any other one.
+
+    `among`: limits in conflict; none where they are not known.
+    """
+    return not among or name in among
+
+
+def best_found(find: Callable[[], P | None], said: Callable[[P], Relaxation]) -> Iterator[Relaxation]:
+    """What the best plan makes of a limit, if there is one. Out of time, what the best one found does."""
+    try:
+        plan = find()
+    except OutOfTime as out:
+        if out.found is not None:
+            yield would_do(said(out.found))
+        raise
+    if plan is not None:
+        yield said(plan)
+
+
+def would_do(move: Relaxation) -> Relaxation:
+    """A value that is enough, where it is not known to be the nearest."""
+    text = f"{move.text}; whether a nearer value does is not known"
+    return move.model_copy(update={"proved": False, "text": text})
+
+
 def looser(
-    instance: Instance, find: Find[P], value_of: Callable[[Instance, P, str], Any]
+    instance: Instance,
+    find: Find[P],
+    value_of: Callable[[Instance, P, str], Any],
+    among: Sequence[str] = (),
 ) -> Iterator[Relaxation]:
-    """For each requirement that alone is in the way: what would do instead.
+    """For each requirement that alone is in the way: what would do instead; of those in conflict, if known.
 
     `value_of` reads a decision or a prediction of a plan that is found, by the word of requirements.
     """
@@ -68,25 +98,32 @@ def looser(
         return None if plan is None else value_of(changed, plan, name)
 
     for of in requirements_of(instance):
-        reached = partial(value, of.name)
-        found = reached(without_requirements(instance, [of.text]))
-        if found is not None:
-            yield moved(instance, of, found, reached)
+        if may_help(of.text, among):
+            yield from moved(instance, of, partial(value, of.name))
 
 
-def moved(instance: Instance, of: Requirement, found: Any, reached: Reached) -> Relaxation:
-    """The nearest value with which there is a plan, where values have an order; `found` is one that does."""
+def moved(instance: Instance, of: Requirement, reached: Reached) -> Iterator[Relaxation]:
+    """The nearest value with which there is a plan, where values have an order; if there is one without it.
+
+    Out of time, the nearest one that is known to do.
+    """
+    found = reached(without_requirements(instance, [of.text]))
+    if found is None:
+        return
     if of.operator in ("==", "!=", "in"):
         text = f"without {of.text} a plan is possible: the fastest has {of.name} {found}"
-        return Relaxation(limit=of.text, **{"from": of.text}, to=f"{of.name} {found}", text=text)
-    return moved_requirement(of, nearest_value(instance, of, found, reached))
+        yield Relaxation.of(of.text, of.text, f"{of.name} {found}", text)
+        return
+    yield from best_found(
+        lambda: nearest_value(instance, of, found, reached), lambda value: moved_requirement(of, value)
+    )
 
 
 def moved_requirement(of: Requirement, value: Any) -> Relaxation:
     """A requirement with an order, at another value."""
     near = not_strict(of, value)
     text = f"{near.text} instead of {of.text} makes a plan possible"
-    return Relaxation(limit=of.text, **{"from": of.text}, to=near.text, text=text)
+    return Relaxation.of(of.text, of.text, near.text, text)
 
 
 def nearest_value(instance: Instance, of: Requirement, found: Any, reached: Reached) -> Any:
@@ -94,7 +131,7 @@ def nearest_value(instance: Instance, of: Requirement, found: Any, reached: Reac
 
     By bisection between the value that leaves none and what a plan is known to have: what is looser than a
     value with which there is a plan has one too. Each plan that is found may have a tighter value than was
-    asked for, and that one is then known too.
+    asked for, and that one is then known too. Raises OutOfTime, with the tightest that is known.
     """
     whole, up = of.name not in QUANTITIES, of.operator[0] == "<"
     tighter = -1 if up else 1
@@ -105,7 +142,10 @@ def nearest_value(instance: Instance, of: Requirement, found: Any, reached: Reac
         middle = (low + high) // 2
         if middle in (low, high):
             break
-        value = reached(requiring(instance, of, middle if whole else number_at(middle)))
+        try:
+            value = reached(requiring(instance, of, middle if whole else number_at(middle)))
+        except OutOfTime as out:
+            raise OutOfTime(high if whole else number_at(high)) from out
         if value is None:
             low = middle
         else:

@@ -102,7 +102,7 @@ def other_values(instance: Instance, keys: Sequence[str], of: Finding[P]) -> Ite
             found = of.decided(free, plan, name)
             new = "any" if found is None else f"{name} {spoken(found)}"
             text = f"without {key} a plan is possible" + ("" if found is None else f": the fastest has {new}")
-        yield Relaxation(limit=key, **{"from": old}, to=new, text=text)
+        yield Relaxation.of(key, old, new, text)
 
 
 def fewer_keys(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
@@ -129,7 +129,7 @@ def fewer_keys(instance: Instance, of: Finding[P]) -> Iterator[Relaxation]:
     values, keys = {name: of.decided(free, plan, name) for name in names}, " and ".join(left_out)
     new = ", ".join(f"{name} {spoken(value)}" for name, value in values.items() if value is not None) or "any"
     text = f"without {keys} a plan is possible: the fastest has {new}"
-    yield Relaxation(limit=keys, **{"from": old}, to=new, text=text)
+    yield Relaxation.of(keys, old, new, text)
 
 
 def asked(instance: Instance, name: str) -> tuple[int | str, ...]:

@@ -54,7 +54,7 @@ def moved_requirements(search: Together, until: float | None) -> Iterator[Relaxa
     for of in requirements_of(search.run):
         if of.text not in numbers and best_without(search, [of.text], "time", until) is not None:
             text = f"without {of.text} a run is possible"
-            yield Relaxation(limit=of.text, **{"from": of.text}, to="any", text=text)
+            yield Relaxation.of(of.text, of.text, "any", text)
 
 
 def moved_to(run: Instance, of: NumberLimit, near: Near) -> Relaxation:

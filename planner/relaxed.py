@@ -49,7 +49,7 @@ def optimum(
     families, effort = every_family(instance) if mask else recompute_families(instance), Effort(until=until)
     table = Table.of(instance, goal_of(instance, limits, objective), families, effort.check)
     plan = best(table, mask, effort)
-    effort.conclude()
+    effort.conclude(plan)
     return plan
 
 

@@ -354,12 +354,19 @@ class Proof(Report):
 
 
 class Relaxation(Report):
-    """One limit moved, all others kept: the least that makes the problem solvable."""
+    """One limit moved, all others kept: the least that makes the problem solvable, where that is proved."""
 
     limit: str
     from_: Annotated[Scalar, Field(alias="from")]
     to: Scalar
+    proved: bool = True
+    """That no nearer value does; else time was out, and this is only one that would do."""
     text: str
+
+    @classmethod
+    def of(cls, limit: str, old: Scalar, new: Scalar, text: str) -> Relaxation:
+        """From one value to another, with a sentence for people."""
+        return cls.model_validate({"limit": limit, "from": old, "to": new, "text": text})
 
 
 class Nearest(Report):

@@ -31,7 +31,7 @@ def best_plan(instance: Instance, reach: float = np.inf, until: float | None = N
     effort = Effort(until=until)
     table = Table.of(instance, goal_of(instance), recompute_families(instance), effort.check)
     plan = best(table, effort=effort, reach=reach)
-    effort.conclude()
+    effort.conclude(plan)
     return plan
 
 

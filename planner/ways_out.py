@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from planner.finding import Finding, P
 from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
+from planner.looser import best_found, may_help
 from planner.node_reach import most_looked_at
 from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
 from planner.relaxed import (
@@ -30,6 +31,10 @@ from planner.search import Plan
 from planner.solution import Relaxation
 from planner.variants import decided, only, pool_name
 
+Enough = Callable[[int, int, int], bool]
+"""Of a pool, by its index: whether there is a plan with more nodes than one number, which are too few, and as
+many as another one at most."""
+
 
 def of_one_pool(find: Optimum) -> Finding[Plan]:
     """How plans on one pool are found."""
@@ -42,39 +47,58 @@ def of_one_pool(find: Optimum) -> Finding[Plan]:
     )
 
 
-def moved_limits(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
-    """How far each limit on the run itself would have to move alone."""
+def moved_limits(
+    instance: Instance, find: Optimum = optimum, among: Sequence[str] = ()
+) -> Iterator[Relaxation]:
+    """How far each limit on the run itself would have to move alone; `among`: as `may_help` has it."""
     limits = instance.limits
-    if limits.deadline is not None:
-        plan = fastest(instance, replace(limits, deadline=None), find=find)
-        if plan is not None:
-            seconds = surely(instance, plan)[0] * DAY
-            yield relaxation("deadline", *limit_words("deadline", limits.deadline, seconds))
-    if limits.budget is not None:
-        plan = cheapest(instance, replace(limits, budget=None), find=find)
-        if plan is not None:
-            cost = surely(instance, plan)[1]
-            yield relaxation("budget", *limit_words("budget", limits.budget, cost))
+
+    def words(name: str, least: float) -> Relaxation:
+        return relaxation(name, *limit_words(name, getattr(limits, name), least))
+
+    if limits.deadline is not None and may_help("deadline", among):
+        yield from best_found(
+            lambda: fastest(instance, replace(limits, deadline=None), find=find),
+            lambda plan: words("deadline", surely(instance, plan)[0] * DAY),
+        )
+    if limits.budget is not None and may_help("budget", among):
+        yield from best_found(
+            lambda: cheapest(instance, replace(limits, budget=None), find=find),
+            lambda plan: words("budget", surely(instance, plan)[1]),
+        )
     for name in limited(instance, limits):
-        if name in OTHERS and (words := other_words(instance, limits, name, find=find)) is not None:
-            yield relaxation(name, *words)
+        if name not in OTHERS or not may_help(name, among):
+            continue
+        if (found := other_words(instance, limits, name, find=find)) is not None:
+            yield relaxation(name, *found)
 
 
 def more_nodes(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
     """For each pool the fewest nodes beyond its own with which a plan on it exists."""
-
-    def enough(index: int, nodes: int) -> bool:
-        alone = only(instance, index, max_nodes=nodes)
-        return possible(alone, alone.limits, find)
-
-    return moved_nodes(instance, enough)
+    return moved_nodes(instance, alone(instance, find))
 
 
-def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> Iterator[Relaxation]:
-    """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look."""
+def alone(instance: Instance, find: Optimum = optimum) -> Enough:
+    """Whether there is a plan on one pool alone, by its index."""
+
+    def enough(index: int, fewer: int, nodes: int) -> bool:
+        one = only(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
+        return possible(one, one.limits, find)
+
+    return enough
+
+
+def moved_nodes(instance: Instance, *enough: Enough) -> Iterator[Relaxation]:
+    """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look.
+
+    Each kind of plan in `enough` is only looked for where those before it leave none with as few nodes.
+    """
     for index in instance.described:
-        pool = instance.pools[index]
-        fewest = fewest_beyond(pool.max_nodes, most_looked_at(instance, index), partial(enough, index))
+        pool, fewest = instance.pools[index], None
+        for each in enough:
+            most = most_looked_at(instance, index) if fewest is None else fewest - 1
+            found = fewest_beyond(pool.max_nodes, most, partial(each, index))
+            fewest = fewest if found is None else found
         if fewest is None:
             continue
         whole = fewest + (0 if pool.site is None else pool.site.spare_nodes(fewest))
@@ -84,18 +108,21 @@ def moved_nodes(instance: Instance, enough: Callable[[int, int], bool]) -> Itera
         yield relaxation("nodes", old, new)
 
 
-def fewest_beyond(low: int, most: int, enough: Callable[[int], bool]) -> int | None:
-    """The fewest beyond `low`, and `most` at most, that are enough: doubled, then by bisection."""
+def fewest_beyond(low: int, most: int, enough: Callable[[int, int], bool]) -> int | None:
+    """The fewest beyond `low`, and `most` at most, that are enough: doubled, then by bisection.
+
+    `enough` is asked of more than a number that is known not to be, and as many as another one at most.
+    """
     high = low
     while high < most:
         low, high = high, min(max(2 * high, 1), most)
-        if enough(high):
+        if enough(low, high):
             break
     else:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if enough(low, middle) else (middle, high)
     return high
 
 
@@ -179,7 +206,7 @@ def also_moved(instance: Instance, name: str, move: Relaxation) -> Relaxation:
     text = f"{FRAMEWORK} from {own} to {name} with {move.limit} from {move.from_} to {move.to}"
     text = "; ".join([*reason(instance), f"{text} makes a plan possible"])
     limit, old, new = f"{FRAMEWORK} and {move.limit}", f"{own} and {move.from_}", f"{name} and {move.to}"
-    return Relaxation(limit=limit, **{"from": old}, to=new, text=text)
+    return Relaxation.of(limit, old, new, text)
 
 
 def reason(instance: Instance) -> list[str]:
@@ -189,6 +216,4 @@ def reason(instance: Instance) -> list[str]:
 
 def relaxation(limit: str, old: str, new: str) -> Relaxation:
     """One limit moved, in the words of a solution."""
-    return Relaxation(
-        limit=limit, **{"from": old}, to=new, text=f"{limit} from {old} to {new} makes a plan possible"
-    )
+    return Relaxation.of(limit, old, new, f"{limit} from {old} to {new} makes a plan possible")

@@ -56,7 +56,7 @@ def test_the_keys_other_programs_read_are_there():
 def test_a_relaxation_says_from_and_to():
     data = json.loads(infeasible().to_json())["conflict"]
     assert data["limits"] == ["deadline", "budget"]
-    assert {"limit", "from", "to", "text"} == set(data["relaxations"][0])
+    assert {"limit", "from", "to", "proved", "text"} == set(data["relaxations"][0])
     assert Relaxation.model_validate(data["relaxations"][0]).from_ == "2000000 USD"
 
 

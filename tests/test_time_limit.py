@@ -5,6 +5,7 @@ The clock of these tests counts how often it is looked at, so that a limit of k 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -18,11 +19,13 @@ from planner.asking import Asking
 from planner.cli.proof_words import proof_words
 from planner.conflict import HOW_FAR, WHICH, infeasible
 from planner.errors import TimeLimit
+from planner.looser import best_found
 from planner.problem import Problem, parse_problem
 from planner.resolve import instance_of
 from planner.search import branch, goal
 from planner.search.goal import OutOfTime
-from planner.solution import Conflict, Plan, Solution
+from planner.solution import Conflict, Plan, Relaxation, Solution
+from planner.ways_out import fewest_beyond, relaxation
 
 FOREVER = 1e12
 SHARES = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
@@ -148,9 +151,56 @@ def value(plan: Plan, of: Solution) -> float:
 def conflict_is_honest(full: Conflict, found: Conflict) -> None:
     """Limits only where they are a smallest set; ways out and the nearest plan as far as they are known."""
     assert found.limits in ((), full.limits)
-    assert {of.text for of in found.relaxations} <= {of.text for of in full.relaxations}
+    nearest = {of.limit: of for of in full.relaxations}
+    for move in found.relaxations:
+        if move.proved:
+            assert move == nearest[move.limit]
+        else:
+            assert "whether a nearer value does is not known" in move.text
+            assert number_in(move) >= number_in(nearest[move.limit])
     if found.nearest is not None and found.nearest != full.nearest:
         assert "found in time" in found.nearest.text
+
+
+def number_in(move: Relaxation) -> float:
+    """Of `12.5 days`, `$1,200`, `step_time_s <= 5.3`: all limits here are on what a plan may take at most."""
+    return float(re.findall(r"[\d.,]+", str(move.to))[-1].replace(",", ""))
+
+
+def test_out_of_time_what_the_best_plan_found_takes_would_do_and_is_not_called_the_nearest() -> None:
+    def out_of_time() -> float:
+        raise OutOfTime(75.0)
+
+    kept = Asking()
+    moves = kept.every(
+        HOW_FAR, best_found(out_of_time, lambda days: relaxation("deadline", "60 days", f"{days} days"))
+    )
+    assert [(move.to, move.proved) for move in moves] == [("75.0 days", False)]
+    assert not kept.answered(HOW_FAR)
+
+
+def test_ways_out_are_known_before_the_answer_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, every = whole("short steps, none")
+    ticking(monkeypatch)
+    found = solve.solve(PROBLEMS["short steps, none"](), time_limit=every // 2)
+    assert found.conflict is not None
+    assert found.conflict.relaxations
+
+
+@pytest.mark.parametrize("most", range(1, 12))
+@pytest.mark.parametrize("fewest", range(2, 14))
+def test_each_number_of_nodes_is_looked_at_once_with_those_that_are_known_left_out(
+    most: int, fewest: int
+) -> None:
+    known = [1]
+
+    def enough(fewer: int, nodes: int) -> bool:
+        assert fewer == max(known)
+        if nodes < fewest:
+            known.append(nodes)
+        return nodes >= fewest
+
+    assert fewest_beyond(1, most, enough) == (fewest if fewest <= most else None)
 
 
 @pytest.mark.parametrize("name", ["one pool, none", "short steps, none", "two pools, none"])

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.instance import Limits
+from planner.limits import most_of
 from planner.mixed.arrangement import Arrangement, alike
 from planner.mixed.bound import SURE
 from planner.mixed.decided import Decided
 from planner.mixed.economy import PairEconomy, Running
-from planner.mixed.floor import floor_of
+from planner.mixed.floor import Totals, floor_of
 from planner.mixed.layouts import cells_of, layouts
 from planner.mixed.schedules import LayoutBounds, loosely
 from planner.mixed.shortest import Shortest
@@ -112,6 +114,8 @@ class Part:
     shortest: Shortest
     first: Array
     """Nodes of the first pool."""
+    floor: Totals
+    """What runs take at least by its GPUs alone."""
     best: float
     """The first sort key of the best open cell, at least."""
     cells: Cells | None = None
@@ -128,13 +132,22 @@ class Part:
         found: list[Part] = []
         for some in np.split(first, range(size, len(first), size)):
             nodes = np.array([some[[0, -1]], [other.min_nodes, other.max_nodes]])
-            found.append(cls(of, shortest, some, float(search.value(floor_of(of, nodes)))))
+            floor = floor_of(of, nodes)
+            found.append(cls(of, shortest, some, floor, float(search.value(floor))))
         return found
 
     @property
     def number(self) -> int:
         """Cells, open or not."""
         return cells_of(self.arranged.instance, self.arranged, self.first).shape[1]
+
+    def outside(self, limits: Limits) -> bool:
+        """Whether its GPUs alone already break a limit, whatever else a run loses."""
+        # With a confidence limits hold for a share of runs, which may be shorter than predicted.
+        if limits.chance is not None:
+            return False
+        most = most_of(limits)
+        return any(float(least) > most[term] for term, least in self.floor.items())
 
     def open(self, search: MixedSearch) -> bool:
         """Whether any cell may hold something better."""

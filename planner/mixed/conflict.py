@@ -16,7 +16,7 @@ from planner.conflict import WHICH, conflicting, told, with_search
 from planner.finding import Finding
 from planner.instance import Instance, Limits, Term
 from planner.limit_words import limit_words
-from planner.looser import looser
+from planner.looser import best_found, looser, may_help
 from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
 from planner.near import value_told
@@ -26,7 +26,7 @@ from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
 from planner.switches import SWITCHES
 from planner.variants import aimed, with_pool
-from planner.ways_out import less_headroom, moved_nodes, relaxation
+from planner.ways_out import alone, less_headroom, moved_nodes, relaxation
 
 
 def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
@@ -38,17 +38,19 @@ def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
 def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | None) -> Iterator[Relaxation]:
     """How far limits would have to move, each alone; `limits` are those that conflict."""
 
-    def enough(index: int, nodes: int) -> bool:
-        return possible_on_both(with_pool(instance, index, max_nodes=nodes), instance.limits, until)
+    def on_two(index: int, fewer: int, nodes: int) -> bool:
+        more = with_pool(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
+        return any_of_pairs(aimed(more, "time"), Effort(until=until))
 
     of = of_both(until)
-    alone = (
-        of.moved_limits(instance),
-        moved_nodes(instance, enough),
+    # More nodes last: it takes the longest to know how many.
+    by_itself = (
+        moved_limits_of_both(instance, until, limits),
+        looser(instance, of.fastest, lambda _, plan, name: value_told(plan, name), limits),
         less_headroom(instance, of.possible),
-        looser(instance, of.fastest, lambda _, plan, name: value_told(plan, name)),
+        moved_nodes(instance, alone(instance, partial(optimum, until=until)), on_two),
     )
-    return with_search(instance, limits, chain(*alone), of)
+    return with_search(instance, limits, chain(*by_itself), of)
 
 
 def of_both(until: float | None) -> Finding[Told]:
@@ -76,17 +78,24 @@ def conflicting_of_both(instance: Instance, until: float | None = None) -> tuple
     return conflicting(without(instance, named), partial(optimum, until=until), tables_until(until))
 
 
-def moved_limits_of_both(instance: Instance, until: float | None = None) -> Iterator[Relaxation]:
-    """How far each limit on the run itself would have to move alone."""
+def moved_limits_of_both(
+    instance: Instance, until: float | None = None, among: Sequence[str] = ()
+) -> Iterator[Relaxation]:
+    """How far each limit on the run itself would have to move alone; of some that conflict, if known."""
+
+    def words(name: str, plan: Told) -> Relaxation:
+        least = spent(plan)[TERMS[name]]
+        return relaxation(name, *limit_words(name, getattr(instance.limits, name), least))
+
     for name in limited(instance, instance.limits):
-        if name == "storage" and (words := _room_words(instance, until)) is not None:
-            yield relaxation(name, *words)
+        if not may_help(name, among):
+            continue
+        if name == "storage" and (room := _room_words(instance, until)) is not None:
+            yield relaxation(name, *room)
         if name not in TERMS:
             continue
-        plan = best_of_both(aimed(without(instance, [name]), TERMS[name]), until)
-        if plan is not None:
-            least = spent(plan)[TERMS[name]]
-            yield relaxation(name, *limit_words(name, getattr(instance.limits, name), least))
+        free = aimed(without(instance, [name]), TERMS[name])
+        yield from best_found(partial(best_of_both, free, until), partial(words, name))
 
 
 def _room_words(instance: Instance, until: float | None) -> tuple[str, str] | None:

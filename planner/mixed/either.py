@@ -20,6 +20,7 @@ from planner.mixed.reasons import better_than, effect_of, first_wins, keys_of_si
 from planner.mixed.search import Memo, memo_of
 from planner.one_pool import ONE_POOL
 from planner.search import Effort, Plan, goal_of
+from planner.search.goal import OutOfTime
 from planner.search.rows import memory_limit
 from planner.solution import Decisions, Scalar
 from planner.solution import Plan as Told
@@ -72,8 +73,9 @@ class OnEither:
         memo = memo_of(self.instance, instance, self.memo)
         effort = Effort(until=self.until)
         found = better_than(instance, keys, effort, memo, mask)[0]
-        effort.conclude()
-        return best if found is None else found
+        best = best if found is None else found
+        effort.conclude(best)
+        return best
 
     def why_none(self, instance: Instance, index: int) -> str:
         """Why no plan uses a pool: beside another, and alone."""
@@ -151,7 +153,10 @@ class OnEither:
 
 def best_of_both(instance: Instance, until: float | None = None) -> Told | None:
     """The best plan of either kind, as the solution file has it. Raises OutOfTime as `best_plan` does."""
-    best = OnEither(instance, {}, until).best(instance)
+    try:
+        best = OnEither(instance, {}, until).best(instance)
+    except OutOfTime as out:
+        raise OutOfTime(None if out.found is None else told(instance, out.found)) from out
     return None if best is None else told(instance, best)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from costmodel.units import GIB
 from planner.instance import Instance, Term
@@ -12,6 +13,7 @@ from planner.mixed.either import OnEither
 from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either
 from planner.mixed.reasons import told
+from planner.mixed.search import Memo
 from planner.near import Change, Near, fullest, near_plan
 from planner.solution import Plan
 from planner.variants import aimed
@@ -23,11 +25,14 @@ class OnBothKinds:
 
     instance: Instance
     until: float | None = None
+    memo: Memo = field(default_factory=dict[Any, Any])
+    """Stage assignments of plans on two pools: searches that differ in limits on the run share them."""
 
     def __call__(self, free: Change, shares: Mapping[str, float], term: Term | None) -> Near | None:
         there = free(self.instance)
         changed = loosened(there, shares)
-        best = OnEither(changed, {}, self.until).best(changed if term is None else aimed(changed, term))
+        of = OnEither(self.instance, self.memo, self.until)
+        best = of.best(changed if term is None else aimed(changed, term))
         if best is None:
             return None
         plan = told(there, best)

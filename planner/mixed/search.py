@@ -127,6 +127,7 @@ class MixedSearch:
             for part in Part.each_of(arranged, self)
         ]
         self.cells, size = sum(part.number for part in every), FIRST_CELLS
+        every = [part for part in every if not part.outside(self.goal.limits)]
         every.sort(key=lambda part: part.best)
         while every:
             first, *others = every

@@ -59,6 +59,11 @@ class OutOfTime(Exception):
     questions that are left without an answer.
     """
 
+    def __init__(self, found: Any = None) -> None:
+        super().__init__()
+        self.found = found
+        """The best plan that was found, where there is one: it is not known to be the best of all."""
+
 
 @dataclass(slots=True)
 class Effort:
@@ -83,10 +88,10 @@ class Effort:
             self.check()
             yield some
 
-    def conclude(self) -> None:
+    def conclude(self, found: Any = None) -> None:
         """Raises OutOfTime where a search had to stop: what it found is not proved to be the best."""
         if self.out_of_time:
-            raise OutOfTime
+            raise OutOfTime(found)
 
     def stop(self) -> NoReturn:
         """Time is out: by this clock, or by that of a solver, which may be a little ahead of it."""

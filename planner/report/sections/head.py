@@ -134,7 +134,10 @@ def conflict(data: ReportData) -> str:
     text = f"Proved: {named} can{'not' if of.limits else ''} hold with the hardware at hand."
     if of.limits and of.limits[0] in NO_PLAN:
         text = f"Proved: {NO_PLAN[of.limits[0]]}."
-    moves = [(label_of(move.limit), str(move.from_), str(move.to)) for move in of.relaxations]
+    moves = [
+        (label_of(move.limit), str(move.from_), f"{move.to}{'' if move.proved else ', or nearer'}")
+        for move in of.relaxations
+    ]
     which = "This change alone" if len(moves) == 1 else "Each of these changes alone"
     help_ = paragraph(f"{which} makes a plan possible:") if moves else ""
     return (
