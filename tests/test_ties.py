@@ -94,7 +94,7 @@ def mixed_ties(
     oracle: MixedOracle, instance: Instance, plan: MixedPlan
 ) -> tuple[tuple[int, float], tuple[int, float]]:
     """(recomputed layers, bytes left on the fullest rank) of a plan, and of the best tie of its layout."""
-    names = ("form", "pools", "tp", "cp", "ep", "etp", "pp", "split", "dp", "micro_batch", "zero")
+    names = ("form", "pools", "tp", "cp", "ep", "etp", "pp", "vpp", "split", "dp", "micro_batch", "zero")
     modules = execution(instance, plan.variant)["modules"]
     rooms = [instance.pools[i].memory_limit(instance.limits.memory_headroom) for i in plan.pools]
     (of, row), *_ = (
