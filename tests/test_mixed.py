@@ -197,12 +197,12 @@ def every_assignment(oracle: MixedOracle, instance: Instance) -> list[MixedAnswe
 
 
 def test_best_plan_and_frontier_with_a_required_hfu_equal_brute_force() -> None:
-    assert sum(checked_with_hfu(seed) for seed in range(12)) > 2
+    assert sum(checked_with_hfu(seed) for seed in range(5)) > 0
 
 
 @pytest.mark.slow
 def test_best_plan_and_frontier_with_a_required_hfu_equal_brute_force_on_many_more() -> None:
-    assert sum(checked_with_hfu(seed) for seed in range(4000, 4060)) > 10
+    assert sum(checked_with_hfu(seed) for seed in range(4000, 4066)) > 12
 
 
 def checked_with_goodput(seed: int) -> bool:
@@ -225,7 +225,7 @@ def checked_with_goodput(seed: int) -> bool:
 
 
 def test_best_plan_and_frontier_with_a_required_goodput_equal_brute_force() -> None:
-    assert sum(checked_with_goodput(seed) for seed in range(12)) > 3
+    assert sum(checked_with_goodput(seed) for seed in range(5)) > 1
 
 
 @pytest.mark.slow

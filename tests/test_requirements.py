@@ -541,6 +541,7 @@ def test_a_required_hfu_holds_in_each_phase() -> None:
     assert all(phase.plan.estimate.hfu >= 0.55 for phase in of.run.phases)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "unit"), [("energy", "MWh"), ("carbon", "t")])
 def test_what_is_required_of_a_run_in_phases_is_of_all_of_it(name: str, unit: str) -> None:
     phases = ("phases", [{"name": "first", "tokens": "700B"}, {"name": "last", "tokens": "300B"}])
