@@ -19,6 +19,7 @@ from planner.limit_words import limit_words
 from planner.looser import best_found, looser, may_help
 from planner.mixed.best import any_of_pairs
 from planner.mixed.either import best_of_both
+from planner.mixed.layouts import any_layout
 from planner.near import value_told
 from planner.relaxed import TERMS, limited, optimum, possible, smallest, tables_until, without
 from planner.search import Effort
@@ -26,7 +27,7 @@ from planner.solution import Conflict, Relaxation
 from planner.solution import Plan as Told
 from planner.switches import SWITCHES
 from planner.variants import aimed, with_pool
-from planner.ways_out import alone, less_headroom, moved_nodes, relaxation
+from planner.ways_out import OnMore, alone, less_headroom, moved_nodes, relaxation
 
 
 def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
@@ -38,19 +39,31 @@ def infeasible_of_both(instance: Instance, asking: Asking) -> Conflict:
 def ways_out_of_both(instance: Instance, limits: Sequence[str], until: float | None) -> Iterator[Relaxation]:
     """How far limits would have to move, each alone; `limits` are those that conflict."""
 
-    def on_two(index: int, fewer: int, nodes: int) -> bool:
-        more = with_pool(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
-        return any_of_pairs(aimed(more, "time"), Effort(until=until))
-
     of = of_both(until)
     # More nodes last: it takes the longest to know how many.
     by_itself = (
         moved_limits_of_both(instance, until, limits),
         looser(instance, of.fastest, lambda _, plan, name: value_told(plan, name), limits),
         less_headroom(instance, of.possible),
-        moved_nodes(instance, alone(instance, partial(optimum, until=until)), on_two),
+        moved_nodes(
+            instance,
+            alone(instance, partial(optimum, until=until), tables_until(until)),
+            beside_another(instance, until),
+        ),
     )
     return with_search(instance, limits, chain(*by_itself), of)
+
+
+def beside_another(instance: Instance, until: float | None) -> OnMore:
+    """Plans on two pools, where there are more nodes of one."""
+    assert instance.mixing is not None
+    some = any(any_layout(instance, form) for form in instance.mixing.forms)
+
+    def plans(index: int, fewer: int, nodes: int) -> bool:
+        more = with_pool(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
+        return any_of_pairs(aimed(more, "time"), Effort(until=until))
+
+    return OnMore(lambda *_: some, plans)
 
 
 def of_both(until: float | None) -> Finding[Told]:
