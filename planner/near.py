@@ -70,9 +70,10 @@ class Near:
 def near_of(instance: Instance, until: float | None) -> Find:
     """How plans of an instance are found, on one pool or on either kind."""
     if instance.mixing is not None:
+        from planner.mixed.known import Searches
         from planner.mixed.near import OnBothKinds
 
-        return OnBothKinds(instance, until)
+        return OnBothKinds(Searches.of(instance, until))
     return OnOnePool(instance, until)
 
 

@@ -89,9 +89,9 @@ class MixedRows:
 
 
 def any_layout(instance: Instance, form: Form) -> bool:
-    """Whether numbers of nodes may be all that plans of a form lack: stages, ZeRO and batch have allowed values.
+    """Whether a form may have a layout on some number of nodes: stages, ZeRO and batch have allowed values.
 
-    Quickly told, and a bound: no layout on any number of nodes where it is false.
+    Quickly told, and a bound: there is none on any number of nodes where it is false.
     """
     permitted, layers, pools = instance.narrowing.permitted, instance.architecture.layers, instance.pools
     pp = np.arange(2 if form == "stages" else 1, layers + 1)
