@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,6 +20,7 @@ from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
 from planner.node_reach import no_number_of_nodes
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
+    LastTable,
     Optimum,
     Tables,
     limited,
@@ -62,7 +62,7 @@ def infeasible(instance: Instance, asking: Asking | None = None) -> Conflict:
         from planner.mixed.conflict import infeasible_of_both
 
         return infeasible_of_both(instance, asking)
-    find, tables = partial(optimum, until=asking.until), tables_until(asking.until)
+    find, tables = LastTable(asking.until).optimum, tables_until(asking.until)
     limits = asking.ask(WHICH, lambda: conflicting(instance, find, tables)) or ()
     return told(instance, limits, ways_out(instance, limits, find, tables), asking)
 
