@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,6 +20,7 @@ from planner.narrowed import fewer_keys, keys_in_conflict, keys_of, other_values
 from planner.node_reach import no_number_of_nodes
 from planner.other_frameworks import FRAMEWORK, removes_keys, without_memory_limit
 from planner.relaxed import (
+    LastTable,
     Optimum,
     Tables,
     limited,
@@ -62,9 +62,9 @@ def infeasible(instance: Instance, asking: Asking | None = None) -> Conflict:
         from planner.mixed.conflict import infeasible_of_both
 
         return infeasible_of_both(instance, asking)
-    find, tables = partial(optimum, until=asking.until), tables_until(asking.until)
+    find, tables = LastTable(asking.until).optimum, tables_until(asking.until)
     limits = asking.ask(WHICH, lambda: conflicting(instance, find, tables)) or ()
-    return told(instance, limits, ways_out(instance, limits, find), asking)
+    return told(instance, limits, ways_out(instance, limits, find, tables), asking)
 
 
 def told(instance: Instance, limits: tuple[str, ...], ways: Iterable[Relaxation], asking: Asking) -> Conflict:
@@ -74,7 +74,9 @@ def told(instance: Instance, limits: tuple[str, ...], ways: Iterable[Relaxation]
     return Conflict(limits=limits, relaxations=moves, stuck=stuck)
 
 
-def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterator[Relaxation]:
+def ways_out(
+    instance: Instance, limits: Sequence[str], find: Optimum, tables: Tables
+) -> Iterator[Relaxation]:
     """How far limits would have to move, each alone; `limits` are those that conflict."""
     of = of_one_pool(find)
     # More nodes last: it takes the longest to know how many.
@@ -83,7 +85,7 @@ def ways_out(instance: Instance, limits: Sequence[str], find: Optimum) -> Iterat
         looser(instance, of.fastest, value_of_single, limits),
         less_headroom(instance, of.possible),
         less_sure(instance, find),
-        more_nodes(instance, find),
+        more_nodes(instance, find, tables),
     )
     return with_search(instance, limits, chain(*alone), of)
 

@@ -13,13 +13,12 @@ from planner.answer import reported, surely
 from planner.instance import Instance, Term
 from planner.loosening import MEMORY, NumberLimit, loosened
 from planner.narrowing import set_name
+from planner.relaxed import LastTable
 from planner.requirements import MODULES, NO_MODULES, SWITCH
 from planner.running import Running
-from planner.search import Effort, Goal, Table, best, goal_of
+from planner.search import Effort, best, goal_of
 from planner.search.goal import OutOfTime
-from planner.search.physics import counts_of, physics_of
 from planner.solution import Plan
-from planner.space.recompute import recompute_families
 from planner.switches import word
 from planner.variants import with_limits
 
@@ -70,10 +69,11 @@ class Near:
 def near_of(instance: Instance, until: float | None) -> Find:
     """How plans of an instance are found, on one pool or on either kind."""
     if instance.mixing is not None:
+        from planner.mixed.known import Searches
         from planner.mixed.near import OnBothKinds
 
-        return OnBothKinds(instance, until)
-    return OnOnePool(instance, until)
+        return OnBothKinds(Searches.of(instance, until))
+    return OnOnePool(instance, LastTable(until))
 
 
 @dataclass(slots=True)
@@ -81,16 +81,14 @@ class OnOnePool:
     """Finds plans on one pool."""
 
     instance: Instance
-    until: float | None = None
-    table: Table | None = None
-    """The last one: searches that differ in limits on the run share what layers cost and what has room."""
+    tables: LastTable
 
     def __call__(self, free: Change, shares: Mapping[str, float], term: Term | None) -> Near | None:
         there = free(self.instance)
-        changed, effort = confined(loosened(there, shares)), Effort(until=self.until)
+        changed, effort = confined(loosened(there, shares)), Effort(until=self.tables.until)
         if changed is None:
             return None
-        plan = best(self._table(changed, goal_of(changed, objective=term), effort), effort=effort)
+        plan = best(self.tables.of(changed, goal_of(changed, objective=term), effort), effort=effort)
         if plan is None and effort.out_of_time:
             raise OutOfTime
         if plan is None:
@@ -99,19 +97,6 @@ class OnOnePool:
         proved = not effort.out_of_time and there.limits.chance is None
         memory = fullest(there, [(plan.of("pool"), plan.memory)])
         return near_plan(reported(there, plan), memory, surely(there, plan), term if proved else None)
-
-    def _table(self, instance: Instance, goal: Goal, effort: Effort) -> Table:
-        old = self.table
-        if old is not None and same_space(old.instance, instance):
-            self.table = old.again(goal, instance)
-        else:
-            self.table = Table.of(instance, goal, recompute_families(instance), effort.check)
-        return self.table
-
-
-def same_space(one: Instance, other: Instance) -> bool:
-    """Whether two instances differ in limits on the run alone."""
-    return counts_of(one) == counts_of(other) and physics_of(one) == physics_of(other)
 
 
 def confined(instance: Instance) -> Instance | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from planner.required import requirements_of, without_requirements
 from planner.requirements import texts
 from planner.running import Running
 from planner.search import Effort, Goal, Mask, Plan, Table, best, goal_of
+from planner.search.physics import counts_of, physics_of
 from planner.space.recompute import recompute_families, recompute_modes
 
 TERMS: dict[str, Term] = {"deadline": "time", "budget": "cost", "energy": "energy", "carbon": "carbon"}
@@ -51,6 +52,39 @@ def optimum(
     plan = best(table, mask, effort)
     effort.conclude(plan)
     return plan
+
+
+@dataclass(slots=True)
+class LastTable:
+    """The last table: searches that differ in limits on the run share what layers cost and what has room."""
+
+    until: float | None = None
+    table: Table | None = None
+
+    def of(self, instance: Instance, goal: Goal, effort: Effort) -> Table:
+        """A goal's table, of the usual recompute families."""
+        old = self.table
+        if old is not None and same_space(old.instance, instance):
+            self.table = old.again(goal, instance)
+        else:
+            self.table = Table.of(instance, goal, recompute_families(instance), effort.check)
+        return self.table
+
+    def optimum(
+        self, instance: Instance, limits: Limits, objective: Term, mask: Mask | None = None
+    ) -> Plan | None:
+        """`optimum`, which makes a table of its own; without a mask in one that others have begun."""
+        if mask is not None:
+            return optimum(instance, limits, objective, mask, self.until)
+        effort, own = Effort(until=self.until), replace(instance, limits=limits)
+        plan = best(self.of(own, goal_of(own, objective=objective), effort), effort=effort)
+        effort.conclude(plan)
+        return plan
+
+
+def same_space(one: Instance, other: Instance) -> bool:
+    """Whether two instances differ in limits on the run alone."""
+    return counts_of(one) == counts_of(other) and physics_of(one) == physics_of(other)
 
 
 def fastest(

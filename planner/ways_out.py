@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from costmodel.units import DAY
@@ -14,11 +14,13 @@ from planner.frameworks.table import ANY
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
 from planner.looser import best_found, may_help
+from planner.narrowed import valid
 from planner.node_reach import most_looked_at
 from planner.other_frameworks import FRAMEWORK, cannot_launch, none_launches, others, with_framework
 from planner.relaxed import (
     OTHERS,
     Optimum,
+    Tables,
     cheapest,
     fastest,
     limited,
@@ -27,13 +29,22 @@ from planner.relaxed import (
     possible,
     without,
 )
-from planner.search import Plan
+from planner.search import Plan, Table
 from planner.solution import Relaxation
 from planner.variants import decided, only, pool_name
 
 Enough = Callable[[int, int, int], bool]
 """Of a pool, by its index: whether there is a plan with more nodes than one number, which are too few, and as
 many as another one at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnMore:
+    """Plans of one kind, where more nodes of a pool are looked at."""
+
+    layouts: Enough
+    """Whether there is any layout, whatever its run takes and has room for: counted, or a bound."""
+    plans: Enough
 
 
 def of_one_pool(find: Optimum) -> Finding[Plan]:
@@ -73,31 +84,37 @@ def moved_limits(
             yield relaxation(name, *found)
 
 
-def more_nodes(instance: Instance, find: Optimum = optimum) -> Iterator[Relaxation]:
+def more_nodes(
+    instance: Instance, find: Optimum = optimum, tables: Tables = Table.of
+) -> Iterator[Relaxation]:
     """For each pool the fewest nodes beyond its own with which a plan on it exists."""
-    return moved_nodes(instance, alone(instance, find))
+    return moved_nodes(instance, alone(instance, find, tables))
 
 
-def alone(instance: Instance, find: Optimum = optimum) -> Enough:
-    """Whether there is a plan on one pool alone, by its index."""
+def alone(instance: Instance, find: Optimum = optimum, tables: Tables = Table.of) -> OnMore:
+    """Plans on one pool alone."""
 
-    def enough(index: int, fewer: int, nodes: int) -> bool:
-        one = only(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
-        return possible(one, one.limits, find)
+    def one(index: int, fewer: int, nodes: int) -> Instance:
+        return only(instance, index, min_nodes=fewer + 1, max_nodes=nodes)
 
-    return enough
+    def plans(*of: int) -> bool:
+        return possible(one(*of), instance.limits, find)
+
+    return OnMore(lambda *of: valid(one(*of), tables), plans)
 
 
-def moved_nodes(instance: Instance, *enough: Enough) -> Iterator[Relaxation]:
+def moved_nodes(instance: Instance, *kinds: OnMore) -> Iterator[Relaxation]:
     """For each pool the fewest nodes beyond its own that are enough, as far as it is worth to look.
 
-    Each kind of plan in `enough` is only looked for where those before it leave none with as few nodes.
+    Each kind of plan is only looked for where those before it leave none with as few nodes.
     """
     for index in instance.described:
         pool, fewest = instance.pools[index], None
-        for each in enough:
+        for of in kinds:
             most = most_looked_at(instance, index) if fewest is None else fewest - 1
-            found = fewest_beyond(pool.max_nodes, most, partial(each, index))
+            if most <= pool.max_nodes or not of.layouts(index, pool.max_nodes, most):
+                continue
+            found = fewest_beyond(pool.max_nodes, most, partial(of.plans, index))
             fewest = fewest if found is None else found
         if fewest is None:
             continue

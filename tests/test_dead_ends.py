@@ -9,10 +9,13 @@ import pytest
 import yaml
 
 from costmodel.cards import card_names, load_card
+from planner import ways_out
 from planner.errors import InvalidInput
 from planner.frameworks.lacking import PLAIN, why_not, words
 from planner.frameworks.models import names_of, shapes
 from planner.frameworks.table import FRAMEWORKS, table
+from planner.mixed.layouts import any_layout
+from planner.mixing import FORMS, Form
 from planner.narrowed import keys_of, valid, without_keys
 from planner.other_frameworks import others, with_framework
 from planner.problem import Problem, parse_problem
@@ -294,3 +297,33 @@ def test_stages_that_are_asked_to_be_alike_stay_so_on_any_framework() -> None:
     asked = [{"per_stage_recompute": False}, {}]
     instances = [instance_of(parse_problem(yaml.safe_load(SMALL) | {"search": search})) for search in asked]
     assert [with_framework(of, "any").per_stage_recompute for of in instances] == [False, True]
+
+
+@pytest.mark.parametrize("pools", [{}, TWO_POOLS], ids=["one", "two"])
+def test_more_nodes_are_not_searched_where_no_number_of_them_has_a_layout(
+    pools: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("no number of nodes has a layout")
+
+    monkeypatch.setattr(ways_out, "fewest_beyond", never)
+    assert conflict({"pp": 4, "vpp": 9}, **pools).limits == ("search.pp", "search.vpp")
+    with pytest.raises(AssertionError):
+        # Eight nodes have one: 2 x 32 GPUs.
+        conflict({"tp": 2, "pp": 32, "dp": 1}, **pools)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_pools_are_only_given_up_where_no_number_of_nodes_has_a_layout(form: Form) -> None:
+    def layout(**changes: Any) -> bool:
+        changes = {"search": changes.pop("search", {})} | changes
+        return any_layout(instance_of(parse_problem(yaml.safe_load(SMALL) | TWO_POOLS | changes)), form)
+
+    assert layout()
+    assert layout(search={"pp": 32, "dp": 2})
+    assert not layout(search={"pp": 4, "vpp": 9})
+    assert not layout(search={"zero": 3})
+    assert not layout(search={"dp": 65})
+    odd = {"tokens": "10B", "seq_len": 4096, "global_batch": "63 sequences"}
+    assert layout(training=odd, search={"micro_batch": [1, 2]})
+    assert not layout(training=odd, search={"micro_batch": [2]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from costmodel.units import DAY
 from planner.conflict import infeasible
 from planner.instance import Instance, Limits
 from planner.limit_words import limit_words
+from planner.mixed.either import OnEither
 from planner.nearest import AS_GOOD, PRECISION, nearest_miss
 
 SEEDS = (0, 3, 4, 7)
@@ -102,6 +104,29 @@ def nearest_holds(instance: Instance, oracle: MixedOracle, alone: Oracle) -> Non
     assert share * (1 - 1e-6) <= mine <= 1 + (share - 1) * (1 + AS_GOOD) * (1 + 3 * PRECISION)
     over = {"deadline": of.days - limits.deadline / DAY, "budget": of.dollars - limits.budget}
     assert near.over == pytest.approx({name: most for name, most in over.items() if most > 0}, rel=1e-3)
+
+
+def test_no_question_of_one_answer_searches_twice_for_the_same_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = too_tight(Random(3), 3)
+    assert found is not None
+    searched: list[Instance] = []
+    own = OnEither.best
+
+    def best(of: OnEither, instance: Instance, known: Any = None) -> Any:
+        searched.append(instance)
+        return own(of, instance, known)
+
+    monkeypatch.setattr(OnEither, "best", best)
+    instance = found[0]
+    said = infeasible(instance)
+    questions = len(searched)
+    near = nearest_miss(instance)
+    assert near is not None
+    assert len(searched) > questions > 0
+    assert all(one != other for one, other in combinations(searched, 2))
+    # Nor is anything that is known asked again, whatever comes of it.
+    assert (infeasible(instance), nearest_miss(instance)) == (said, near)
+    assert all(one != other for one, other in combinations(searched, 2))
 
 
 def test_conflicts_equal_brute_force_over_both_kinds() -> None:

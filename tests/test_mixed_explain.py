@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from planner.cli.app import app
 from planner.instance import Instance
 from planner.marginal import moves
-from planner.mixed.either import best_of_both
+from planner.mixed.known import Searches
 from planner.mixed.why import best_so, no_plan_so
 from planner.problem import load_problem
 from planner.resolve import instance_of
@@ -118,7 +118,10 @@ def moved_limits_hold(seed: int) -> int:
     tried = [of for of in moves(instance) if of.limit in ("deadline", "budget", "memory_headroom")]
     for move in tried:
         wanted = least(move.instance, oracle, alone, every, every)
-        assert equal(value(instance, best_of_both(move.instance)), wanted), (seed, move.what)
+        assert equal(value(instance, Searches.of(move.instance).told(move.instance)), wanted), (
+            seed,
+            move.what,
+        )
     return len(tried)
 
 

@@ -18,7 +18,8 @@ from planner.cli.explanation_table import explanation_table
 from planner.explanation import BreakEven, Explanation
 from planner.instance import Instance
 from planner.mixed import MixedPlan
-from planner.mixed.either import OnEither, best_of_both
+from planner.mixed.either import OnEither
+from planner.mixed.known import Searches
 from planner.problem import load_problem
 from planner.resolve import instance_of
 from planner.variants import with_pool
@@ -223,7 +224,7 @@ def test_changes_of_hardware_name_the_pool_and_are_all_there() -> None:
 def test_a_change_of_hardware_is_the_problem_solved_anew_with_it(change: str) -> None:
     (of,) = (each for each in explanation()["what_ifs"] if each["change"] == change)
     there = example(KEYS[change]) if change in KEYS else with_memory_of(example(), *OVERLAID[change])
-    again, mine = best_of_both(there), explanation()["plan"]["estimate"]
+    again, mine = Searches.of(there).told(there), explanation()["plan"]["estimate"]
     assert again is not None
     assert of["effect"]["dollars"] == pytest.approx(again.estimate.dollars - mine["dollars"], abs=1e-2)
     assert of["effect"]["days"] == pytest.approx(again.estimate.days - mine["days"], abs=1e-6)

@@ -157,13 +157,15 @@ def best_of_pairs(
     return search
 
 
-def any_of_pairs(instance: Instance, effort: Effort) -> bool:
-    """Whether there is a plan on two pools. Raises OutOfTime where neither is known in time."""
-    search = BestOfPairs(instance, goal_of(instance), effort, any_will_do=True)
+def any_of_pairs(instance: Instance, effort: Effort, memo: Memo | None = None) -> MixedPlan | None:
+    """Any plan on two pools, if there is one. Raises OutOfTime where neither is known in time."""
+    search = BestOfPairs(
+        instance, goal_of(instance), effort, memo={} if memo is None else memo, any_will_do=True
+    )
     search.run()
     if search.best is None:
         effort.conclude()
-    return search.best is not None
+    return search.best
 
 
 def best_of_each(

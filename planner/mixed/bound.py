@@ -13,7 +13,7 @@ from costmodel.step import pipeline_time
 from planner.bound.capacity import within_memory
 from planner.bound.mix import LayerMix
 from planner.bound.recompute import Recompute
-from planner.bound.room import RankRoom
+from planner.bound.room import Holding, RankRoom
 from planner.mixed.costs import Around, MixedCosts, of_both
 
 Array = NDArray[Any]
@@ -165,14 +165,23 @@ def least_pace(rooms: Sequence[RankRoom], case: Recompute, low: Array, high: Arr
     Layers held only grow with the time that a rank may take.
     """
     holding = [room.under(case) for room in rooms]
+    found, some = np.full(len(low), np.inf), np.arange(len(low))
 
     def enough(seconds: Array) -> Array:
         return sum((each.held(seconds) for each in holding), np.zeros(len(seconds))) >= wanted
 
-    at_once, never = enough(low), ~enough(high)
-    bottom, top = low.copy(), high.copy()
-    for _ in range(HALVINGS):
+    def left(which: Array) -> tuple[list[Holding], Array]:
+        return [each.take(which) for each in holding], some[which]
+
+    holding, some = left(np.flatnonzero(enough(high)))
+    at_once = enough(low[some])
+    found[some[at_once]] = low[some[at_once]]
+    # Only what holds the layers, and in no less time, is worth a search.
+    holding, some = left(np.flatnonzero(~at_once))
+    bottom, top = low[some], high[some]
+    for _ in range(HALVINGS if len(some) else 0):
         middle = (bottom + top) / 2
-        some = enough(middle)
-        bottom, top = np.where(some, bottom, middle), np.where(some, middle, top)
-    return np.where(never, np.inf, np.where(at_once, low, bottom))
+        holds = enough(middle)
+        bottom, top = np.where(holds, bottom, middle), np.where(holds, middle, top)
+    found[some] = bottom
+    return found

@@ -20,10 +20,8 @@ from planner.mixed.reasons import better_than, effect_of, first_wins, keys_of_si
 from planner.mixed.search import Memo, memo_of
 from planner.one_pool import ONE_POOL
 from planner.search import Effort, Plan, goal_of
-from planner.search.goal import OutOfTime
 from planner.search.rows import memory_limit
 from planner.solution import Decisions, Scalar
-from planner.solution import Plan as Told
 from planner.variants import best_plan, best_using, holds
 
 SAID = (
@@ -149,15 +147,6 @@ class OnEither:
             return None
         found = best_plan(narrow) if len(wanted) == 1 else best_of_each(narrow, [Asked()]).best
         return None if found is None else self.days(narrow, found)
-
-
-def best_of_both(instance: Instance, until: float | None = None) -> Told | None:
-    """The best plan of either kind, as the solution file has it. Raises OutOfTime as `best_plan` does."""
-    try:
-        best = OnEither(instance, {}, until).best(instance)
-    except OutOfTime as out:
-        raise OutOfTime(None if out.found is None else told(instance, out.found)) from out
-    return None if best is None else told(instance, best)
 
 
 def keys_of(instance: Instance, plan: Either) -> Keys:

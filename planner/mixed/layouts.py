@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from planner.frameworks.rules import launches_zero
 from planner.instance import Instance
-from planner.mixed.arrangement import Arrangement, alike
+from planner.mixed.arrangement import Arrangement, alike, alike_in
 from planner.mixed.batches import makes_a_batch
 from planner.mixing import Form
 from planner.space.columns import FULL, Groups
 from planner.space.layouts import chunk_counts, numbered
+from planner.space.values import base_keys
 
 Array = NDArray[Any]
 CELLS = 1 << 22
@@ -85,6 +86,25 @@ class MixedRows:
         own = {"key": keys, "pp": self.pp, "zero": self.zero, "filled": ones, "pipeline": 0 * ones, "dp": dp}
         own["zero_scope"] = FULL * ones
         return Groups(**named | own, m_low=ones, m_high=ones)
+
+
+def any_layout(instance: Instance, form: Form) -> bool:
+    """Whether a form may have a layout on some number of nodes: stages, ZeRO and batch have allowed values.
+
+    Quickly told, and a bound: there is none on any number of nodes where it is false.
+    """
+    permitted, layers, pools = instance.narrowing.permitted, instance.architecture.layers, instance.pools
+    pp = np.arange(2 if form == "stages" else 1, layers + 1)
+    if not (permitted("pp", pp) & (most_chunks_of(instance, form)[pp] > 0)).any():
+        return False
+    if not any(_launches(instance, pool.precision, zero) for pool in pools for zero in (0, 1)):
+        return False
+    # Replicas are at least one on each pool.
+    dp = np.arange(1 if form == "stages" else 2, instance.max_batch + 1)
+    size = np.concatenate([base_keys(instance, index)[4] for index in range(len(pools))])
+    sequences = np.unique(np.unique(size)[:, None] * dp[permitted("dp", dp)])
+    sequences = sequences[sequences <= instance.max_batch]
+    return bool(makes_a_batch(instance, sequences, alike_in(instance, form)).any())
 
 
 def layouts(instance: Instance, of: Arrangement, gpus: Array, cell: Array, key: Array) -> MixedRows:
@@ -203,11 +223,17 @@ def _sharded(instance: Instance, of: Arrangement, rows: MixedRows) -> MixedRows:
     Stages 2 and 3 reduce or gather in every micro-batch, or every round of them (`in_chunks`), of which
     replicas run different numbers. Where weights are kept in FP8 a framework may have no stage 0.
     """
-    parts, precision, permits = [], of.both[0].precision, instance.narrowing.permits
+    parts, precision = [], of.both[0].precision
     shards = rows.replicas(of) * of.keys.cp[rows.key]
     for zero in (0, 1):
-        launches = launches_zero(instance, precision, zero, split=True, pipeline=True, replicas=True)
-        if launches and permits("zero", zero) and permits("zero_scope", "full"):
+        if _launches(instance, precision, zero):
             some = rows.take(np.flatnonzero((shards > 1) | (zero == 0)))
             parts.append(replace(some, zero=some.zero + zero))
     return MixedRows.concatenate([rows.take(np.empty(0, dtype=np.int64)), *parts])
+
+
+def _launches(instance: Instance, precision: str, zero: int) -> bool:
+    """Whether there is such a ZeRO stage, over all replicas."""
+    permits = instance.narrowing.permits
+    launches = launches_zero(instance, precision, zero, split=True, pipeline=True, replicas=True)
+    return launches and permits("zero", zero) and permits("zero_scope", "full")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from costmodel.units import GIB
-from planner.instance import Instance, Term
+from planner.instance import Term
 from planner.loosening import loosened
-from planner.mixed.either import OnEither
+from planner.mixed.known import Searches
 from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either
 from planner.mixed.reasons import told
-from planner.mixed.search import Memo
 from planner.near import Change, Near, fullest, near_plan
 from planner.solution import Plan
 from planner.variants import aimed
@@ -23,16 +21,12 @@ from planner.variants import aimed
 class OnBothKinds:
     """Finds plans of either kind."""
 
-    instance: Instance
-    until: float | None = None
-    memo: Memo = field(default_factory=dict[Any, Any])
-    """Stage assignments of plans on two pools: searches that differ in limits on the run share them."""
+    searches: Searches
 
     def __call__(self, free: Change, shares: Mapping[str, float], term: Term | None) -> Near | None:
-        there = free(self.instance)
+        there = free(self.searches.instance)
         changed = loosened(there, shares)
-        of = OnEither(self.instance, self.memo, self.until)
-        best = of.best(changed if term is None else aimed(changed, term))
+        best = self.searches.best(changed if term is None else aimed(changed, term))
         if best is None:
             return None
         plan = told(there, best)

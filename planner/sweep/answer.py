@@ -129,9 +129,11 @@ def conflict(instance: Instance, evaluation: Evaluation, until: float | None) ->
     asking = Asking(until)
     if instance.mixing is not None:
         from planner.mixed.conflict import conflicting_of_both, moved_limits_of_both
+        from planner.mixed.known import Searches
 
-        limits = asking.ask(WHICH, lambda: conflicting_of_both(instance, until))
-        moves = asking.every(HOW_FAR, moved_limits_of_both(instance, until))
+        searches = Searches.of(instance, until)
+        limits = asking.ask(WHICH, lambda: conflicting_of_both(instance, searches))
+        moves = asking.every(HOW_FAR, moved_limits_of_both(instance, searches))
     else:
         find = partial(evaluation.optimum, until=until)
         limits = asking.ask(WHICH, lambda: conflicting(instance, find, evaluation.table, given=True))
