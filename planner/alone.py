@@ -103,7 +103,9 @@ def most_microbatches(instance: Instance, batch: int, new: dict[str, Any]) -> in
     return step * (number if number * each >= instance.min_batch else instance.max_batch // each)
 
 
-def alone(instance: Instance, mine: Account, change: dict[str, Any]) -> Alone | None:
+def alone(
+    instance: Instance, mine: Account, change: dict[str, Any], until: float | None = None
+) -> Alone | None:
     """The plan with some decisions changed and nothing else; None where there is no such layout."""
     new = changed(instance, mine.plan, change)
     if new is None:
@@ -118,7 +120,7 @@ def alone(instance: Instance, mine: Account, change: dict[str, Any]) -> Alone | 
     narrow = fixed(free, {name: new[name] for name in new if name not in left})
     if not narrow.pools:
         return None
-    found = best_plan(narrow)
+    found = best_plan(narrow, until=until)
     followed = {name: new[name] for name in told(instance, mine.plan, new, change)}
     plain = plain_memory(narrow)
     if found is not None:

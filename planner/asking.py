@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from planner.search.goal import OutOfTime
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -26,6 +27,11 @@ class Asking:
         """Whether the time is out."""
         return self.until is not None and monotonic() > self.until
 
+    def check(self) -> None:
+        """Raises OutOfTime where the time is out."""
+        if self.over:
+            raise OutOfTime
+
     def answered(self, question: str) -> bool:
         """Whether a question has a whole answer, of those that were asked."""
         return question not in self.unanswered
@@ -33,6 +39,15 @@ class Asking:
     def ask(self, question: str, answer: Callable[[], T]) -> T | None:
         """The answer to a question, or None."""
         return next(iter(self.every(question, (answer() for _ in range(1)))), None)
+
+    def each(self, question: str, asked: Iterable[A], answer: Callable[[A], T]) -> list[T]:
+        """The answers to what is asked of a kind, until the time is out: also those that take no search."""
+        return self.every(question, self._in_turn(asked, answer))
+
+    def _in_turn(self, asked: Iterable[A], answer: Callable[[A], T]) -> Iterator[T]:
+        for one in asked:
+            self.check()
+            yield answer(one)
 
     def every(self, question: str, answers: Iterable[T]) -> list[T]:
         """All answers to a question that come in time."""

@@ -7,6 +7,7 @@ pays for another pool, or by its time where time has a value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,18 +29,21 @@ WORSE: dict[Term, str] = {"time": "takes longer", "energy": "takes more energy",
 """How a plan of another pool is worse, by what the objective is first about."""
 
 
-def break_evens(instance: Instance, plan: P, choose: Choosing[P]) -> list[BreakEven]:
+def break_evens(instance: Instance, plan: P, choose: Choosing[P]) -> Iterator[BreakEven]:
     """Of each other pool the price below which it wins, of those of a plan that above which they lose."""
     if len(instance.described) < 2:
-        return []
+        return
     if not by_money(instance) and choose.value(instance, plan) == 0:
         # Nothing emits on a grid that does not: what comes next decides.
         instance = replace(instance, objective=instance.objective[1:] or (("time", 1.0),))
     used = [
         index for own in choose.pools(plan) for index in instance.described if index in instance.variants(own)
     ]
-    found = [other_pool(instance, plan, index, choose) for index in instance.described if index not in used]
-    return [*found, *(own_pool(instance, plan, index, choose) for index in used)]
+    for index in instance.described:
+        if index not in used:
+            yield other_pool(instance, plan, index, choose)
+    for index in used:
+        yield own_pool(instance, plan, index, choose)
 
 
 def other_pool(instance: Instance, plan: P, index: int, choose: Choosing[P]) -> BreakEven:

@@ -148,27 +148,27 @@ def _batch(instance: Instance, sign: int) -> Iterator[Move]:
         )
 
 
-def moved(instance: Instance, plan: Plan, move: Move) -> LimitMoved:
-    """What a limit in another place changes."""
-    other = best_there(instance, plan, move)
+def moved(instance: Instance, plan: Plan, move: Move, until: float | None = None) -> LimitMoved:
+    """What a limit in another place changes. Raises OutOfTime as `best_plan` does."""
+    other = best_there(instance, plan, move, until)
     if other is None:
         return move.moved(None)
     return move.moved(ONE_POOL.change(instance, plan, move.instance, other))
 
 
-def best_there(instance: Instance, plan: Plan, move: Move) -> Plan | None:
+def best_there(instance: Instance, plan: Plan, move: Move, until: float | None = None) -> Plan | None:
     """The best plan where a limit has moved.
 
     A tighter limit that the plan meets leaves it the best; a looser one can only put another plan first that
     it lets in, and nothing worse than the plan is looked at.
     """
     if not move.loosened:
-        return plan if holds(move.instance, plan) else best_plan(move.instance)
+        return plan if holds(move.instance, plan) else best_plan(move.instance, until=until)
     value = objective_value(instance, plan)
     if move.lets_in is None:
-        return best_plan(move.instance, value)
+        return best_plan(move.instance, value, until)
     index, part = move.lets_in
-    other = best_plan(part, value)
+    other = best_plan(part, value, until)
     if other is None:
         return plan
     other = replace(other, row=replace(other.row, pool=other.row.pool + index))

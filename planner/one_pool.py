@@ -11,7 +11,7 @@ from planner.account import Account, effect_of
 from planner.answer import days_and_dollars
 from planner.instance import Instance
 from planner.limit_move import Change, value_unit
-from planner.search import Plan, Table, goal_of
+from planner.search import Effort, Plan, Table, goal_of
 from planner.shortfall import why_none
 from planner.space.recompute import recompute_families
 from planner.variants import (
@@ -30,16 +30,18 @@ from planner.variants import (
 class OnOnePool:
     """Plans on one pool."""
 
+    until: float | None = None
+    """Searches raise OutOfTime where they would go on beyond this (of time.monotonic)."""
     stays: str = "stays the best"
     wins: str = "wins"
 
     def best(self, instance: Instance, known: Plan | None = None) -> Plan | None:
         """The best plan."""
-        return best_plan(instance, self._reach(instance, known))
+        return best_plan(instance, self._reach(instance, known), self.until)
 
     def using(self, instance: Instance, index: int, known: Plan | None = None) -> Plan | None:
         """The best plan on a pool."""
-        return best_using(instance, index, self._reach(instance, known))
+        return best_using(instance, index, self._reach(instance, known), self.until)
 
     def _reach(self, instance: Instance, known: Plan | None) -> float:
         return np.inf if known is None else objective_value(instance, known)
@@ -47,8 +49,8 @@ class OnOnePool:
     def why_none(self, instance: Instance, index: int) -> str:
         """Why a pool has no plan: the limit, and how near the nearest comes."""
         alone = only(instance, index)
-        table = Table.of(alone, goal_of(alone), recompute_families(alone))
-        return why_none(table, lambda rows: True)[1]
+        table = Table.of(alone, goal_of(alone), recompute_families(alone), Effort(until=self.until).check)
+        return why_none(table, lambda rows: True, until=self.until)[1]
 
     def here(self, instance: Instance, plan: Plan) -> Plan | None:
         """The plan with other links or memory."""
@@ -95,7 +97,7 @@ class OnOnePool:
         if not exact:
             return None
         narrow = replace(there, pools=tuple(pool for pool in exact if pool.entry == exact[0].entry))
-        found = best_plan(narrow)
+        found = best_plan(narrow, until=self.until)
         return None if found is None else self.days(narrow, found)
 
 

@@ -25,14 +25,13 @@ from planner.search.ledger import Ledger
 from planner.solution import Estimate, Proof, RunnerUp, Solution
 from planner.space.recompute import recompute_families
 from planner.space.values import lattice_size
+from planner.sure_words import SURE
 from planner.validate import violations
 
 if TYPE_CHECKING:
     from planner.mixed import BestOfPairs
 
 Progress = Callable[[str], None]
-SURE = "what being sure costs"
-"""A question, as it is told of where the time was out before it was answered."""
 
 
 def solve(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from planner import answer
 from planner.account import Account
+from planner.asking import Asking
 from planner.explanation import Sureness
 from planner.instance import Instance
 from planner.limit_words import safer_words
@@ -19,10 +20,15 @@ USUAL = 0.9
 """The confidence that is looked at where a problem asks for none."""
 
 
-def sureness(instance: Instance, plan: Plan) -> Sureness:
+SURE = "what being sure costs"
+"""A question, as it is told of where the time was out before it was answered."""
+
+
+def sureness(instance: Instance, plan: Plan, asking: Asking) -> Sureness:
     """How sure the plan's figures are, in numbers and sentences, and what a confidence costs."""
     found = sureness_told(answer.reported(instance, plan).estimate)
-    more = {"confidence": instance.limits.confidence, "text": (*found.text, *asked_for(instance, plan))}
+    costs = asking.every(SURE, asked_for(instance, plan, asking))
+    more = {"confidence": instance.limits.confidence, "text": (*found.text, *costs)}
     return found.model_copy(update=more)
 
 
@@ -44,10 +50,11 @@ def sureness_told(of: Estimate) -> Sureness:
     )
 
 
-def asked_for(instance: Instance, plan: Plan) -> Iterator[str]:
-    """What the asked confidence costs, or what a usual one would cost."""
+def asked_for(instance: Instance, plan: Plan, asking: Asking) -> Iterator[str]:
+    """What the asked confidence costs, or what a usual one would cost. Raises OutOfTime."""
+    asking.check()
     limits = instance.limits
-    price = price_of_sureness(instance, plan)
+    price = price_of_sureness(instance, plan, asking.until)
     if price is not None:
         yield price.text
         return
@@ -55,7 +62,7 @@ def asked_for(instance: Instance, plan: Plan) -> Iterator[str]:
         return
     surer = with_limits(instance, confidence=USUAL)
     # Only limits are tighter: a plan that meets them stays the best.
-    other = plan if holds(surer, plan) else best_plan(surer)
+    other = plan if holds(surer, plan) else best_plan(surer, until=asking.until)
     if other is None:
         yield f"No plan meets the limits with {USUAL:.0%}."
     elif other.key == plan.key:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
 from planner.account import Account
 from planner.alone import CHANGED, alone, changed
+from planner.asking import Asking
 from planner.difference import Difference
 from planner.errors import InvalidInput, nearest
 from planner.explanation import Alone, Answer
@@ -19,7 +21,7 @@ from planner.narrowing import RECOMPUTE, ZERO_SCOPES, set_name
 from planner.other_frameworks import unlaunchable
 from planner.reason_words import label
 from planner.relaxed import optimum
-from planner.search import Plan, Table, goal_of
+from planner.search import Effort, Plan, Table, goal_of
 from planner.shortfall import why_none
 from planner.space.layouts import chunk_counts
 from planner.space.recompute import module_sets, recompute_families
@@ -44,6 +46,8 @@ NAMES = (
     "precision", *TRAFFIC, "mixed",
 )  # fmt: skip
 WORDS = {"recompute": RECOMPUTE, "zero_scope": ZERO_SCOPES} | dict.fromkeys(TRAFFIC, tuple(ON))
+THAT = "the best plan that decides so"
+"""The question, as it is told of where the time was out before it was answered."""
 SHOWN = 24
 """Accepted values that a message lists."""
 
@@ -158,8 +162,11 @@ def in_gpus(instance: Instance, found: dict[str, Any]) -> dict[str, Any]:
     return rest | {"num_gpus": found["nodes"] * sizes.pop()}
 
 
-def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: str) -> Answer:
-    """The best plan that decides as asked, or why there is none."""
+def answered(
+    instance: Instance, plan: Plan, question: Mapping[str, Any], name: str, asking: Asking | None = None
+) -> Answer:
+    """The best plan that decides as asked, or why there is none; in time, or that it is not known."""
+    asking = asking or Asking()
     mine = decided(instance, plan) | overlap_words(instance, plan)
     common: dict[str, Any] = {
         "name": name,
@@ -167,19 +174,40 @@ def answered(instance: Instance, plan: Plan, question: Mapping[str, Any], name: 
         "chosen": {each: mine[each] for each in question},
         "notes": let_in(instance, question),
     }
-    asked = question_words(question)
+    found = asking.ask(THAT, lambda: answer_in_time(instance, plan, question, mine, common, asking))
+    return found or not_known(question, common)
+
+
+def answer_in_time(
+    instance: Instance,
+    plan: Plan,
+    question: Mapping[str, Any],
+    mine: Mapping[str, Any],
+    common: dict[str, Any],
+    asking: Asking,
+) -> Answer:
+    """The answer. Raises OutOfTime where it is not proved in time."""
+    asking.check()
+    asked, until = question_words(question), asking.until
     if all(mine[each] == value for each, value in question.items()):
         return Answer(**common, because="chosen", text=f"The plan has {asked} already.")
     narrow = fixed(instance, question)
     if why := unswitchable(narrow, question):
         return Answer(**common, because="software", text=f"No plan with {asked}: {why}.")
-    other = best_asked(narrow, question) if narrow.pools else None
+    other = best_asked(narrow, question, until) if narrow.pools else None
     account = Account.within(instance, plan)
-    just = just_that(instance, account, question)
+    just = just_that(instance, account, question, until)
     if other is None:
-        because, text = no_plan(narrow, question)
+        because, text = no_plan(narrow, question, until)
         return Answer(**common, because=because, alone=just, text=f"No plan with {asked}: {text}.")
     return with_plan(instance, narrow, account, other, question, common, just)
+
+
+def not_known(question: Mapping[str, Any], common: dict[str, Any]) -> Answer:
+    """The time was out before there was an answer: nothing is proved either way."""
+    plan = f"a plan with {question_words(question)}"
+    text = f"Whether {plan} is within the limits, and what it takes, is not known: the time was out."
+    return Answer(**common, because="time limit", text=text)
 
 
 def with_plan(
@@ -215,26 +243,31 @@ def rest_of(just: Alone, there: dict[str, Any]) -> bool:
     return any(there.get(name, value) != value for name, value in just.change.items()) or bool(just.breaks)
 
 
-def just_that(instance: Instance, mine: Account, question: Mapping[str, Any]) -> Alone | None:
+def just_that(
+    instance: Instance, mine: Account, question: Mapping[str, Any], until: float | None
+) -> Alone | None:
     """The plan's own layout with the decisions changed, where that is a layout."""
     known = (*CHANGED, "dp", "num_microbatches", "etp", "precision")
     named = {name: value for name, value in question.items() if name in known}
     if len(named) < len(question) or changed(instance, mine.plan, named) is None:
         return None
-    return alone(instance, mine, named)
+    return alone(instance, mine, named, until)
 
 
-def no_plan(narrow: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
-    """The limit that leaves no plan, and how near the nearest comes."""
+def no_plan(narrow: Instance, question: Mapping[str, Any], until: float | None = None) -> tuple[str, str]:
+    """The limit that leaves no plan, and how near the nearest comes. Raises OutOfTime as `why_none` does."""
     if not narrow.pools:
         trained = " that train in that precision" if "precision" in question else ""
         return "hardware", f"no pool has so many GPUs of that type{trained}"
-    table = Table.of(narrow, goal_of(narrow), recompute_families(narrow))
+    table = Table.of(narrow, goal_of(narrow), recompute_families(narrow), Effort(until=until).check)
     asked = {*question, "recompute"} if "recompute_modules" in question else question
     if not len(table.book.keys):
         no_key = "the model's sizes do not divide so"
-        return unlaunchable(narrow) or ("search", why_no_layout(narrow, of_one_pool(optimum), asked, no_key))
-    return why_none(table, lambda rows: True, asked)
+        return unlaunchable(narrow) or (
+            "search",
+            why_no_layout(narrow, of_one_pool(partial(optimum, until=until)), asked, no_key),
+        )
+    return why_none(table, lambda rows: True, asked, until)
 
 
 def let_in(instance: Instance, question: Mapping[str, Any]) -> tuple[str, ...]:

@@ -62,15 +62,15 @@ def unswitchable(narrow: Instance, question: Mapping[str, Any]) -> str:
     return ""
 
 
-def best_asked(narrow: Instance, question: Mapping[str, Any]) -> Plan | None:
+def best_asked(narrow: Instance, question: Mapping[str, Any], until: float | None = None) -> Plan | None:
     """The best plan of an instance in which what is asked is fixed.
 
     Gradients to be overlapped need replicas, or ranks of context parallelism: either may be best.
     """
-    found = best_plan(narrow)
+    found = best_plan(narrow, until=until)
     if found is None or question.get("dp_overlap") in (None, overlap_words(narrow, found)["dp_overlap"]):
         return found
-    ways = [best_plan(with_more(narrow, name)) for name in ("dp", "cp")]
+    ways = [best_plan(with_more(narrow, name), until=until) for name in ("dp", "cp")]
     return min((way for way in ways if way), key=lambda way: objective_value(narrow, way), default=None)
 
 

@@ -128,7 +128,7 @@ def prices_of(instance: Instance) -> tuple[OnEither, list[BreakEven]]:
     choose = OnEither(instance, {})
     plan = choose.best(instance)
     assert isinstance(plan, MixedPlan)
-    return choose, break_evens(instance, plan, choose)
+    return choose, list(break_evens(instance, plan, choose))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import typer
 from planner.cli.failures import reported
 from planner.cli.output import TableFormat, print_table
 from planner.cli.progress import progress
-from planner.cli.solve import Settings
+from planner.cli.solve import Settings, TimeLimit, seconds_of
 
 if TYPE_CHECKING:
     from planner.problem import Problem
@@ -46,21 +46,24 @@ def explain(
     ] = None,
     format: Annotated[TableFormat, typer.Option("--format", "-f", help="What to print.")] = TableFormat.table,
     set: Settings = None,
+    time_limit: TimeLimit = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Say why the plan is as it is, what limits and ways to pay cost, and what other hardware would change.
 
     Every figure is that of a problem solved again. Exit codes: 0 explained, 2 invalid input, 3 no plan
-    within the limits.
+    within the limits, 4 time limit without a plan.
     """
+    limit = None if time_limit is None else seconds_of(time_limit)
     problem, solution = problem_of(file, set or [])
+    limit = problem.time_limit if limit is None else limit
     from planner.explained import answer_to, explained
 
     with progress(quiet) as say:
         if why is not None:
-            found = answer_to(problem, why, say, solution)
+            found = answer_to(problem, why, say, solution, limit)
         else:
-            found = explained(problem, say, solution, [str(each) for each in part or Part])
+            found = explained(problem, say, solution, [str(each) for each in part or Part], limit)
     if format is TableFormat.json:
         typer.echo(found.model_dump_json(indent=2))
         return

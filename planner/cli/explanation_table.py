@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
@@ -38,10 +39,13 @@ def explanation_table(found: Explanation) -> RenderableType:
 
 
 def free_limits(limits: Iterable[LimitMoved]) -> list[str]:
-    """One sentence for all limits that change nothing, either way."""
+    """One sentence for all limits that change nothing, and one for each that moved one way alone."""
     binding = {each.limit for each in limits if each.binds}
-    free = list(dict.fromkeys(each.called for each in limits if each.limit not in binding))
-    return [f"A little more or less changes nothing: {', '.join(free)}."] if free else []
+    left = [each for each in limits if each.limit not in binding]
+    ways = Counter(each.limit for each in left)
+    free = list(dict.fromkeys(each.called for each in left if ways[each.limit] > 1))
+    alone = [each.text for each in left if ways[each.limit] == 1]
+    return [*alone, *([f"A little more or less changes nothing: {', '.join(free)}."] if free else [])]
 
 
 def reasons(found: Iterable[ExplainedReason]) -> Table:

@@ -18,7 +18,7 @@ from planner.mixed.plan import MixedPlan
 from planner.mixed.questions import Either, entries, gpus_of
 from planner.mixed.reasons import better_than, effect_of, first_wins, keys_of_single, told
 from planner.mixed.search import Memo, memo_of
-from planner.one_pool import ONE_POOL
+from planner.one_pool import ONE_POOL, OnOnePool
 from planner.search import Effort, Plan, goal_of
 from planner.search.rows import memory_limit
 from planner.solution import Decisions, Scalar
@@ -77,7 +77,7 @@ class OnEither:
 
     def why_none(self, instance: Instance, index: int) -> str:
         """Why no plan uses a pool: beside another, and alone."""
-        alone = ONE_POOL.why_none(instance, index)
+        alone = OnOnePool(self.until).why_none(instance, index)
         return f"no plan beside another pool is within the limits, and alone {alone}"
 
     def here(self, instance: Instance, plan: Either) -> Either | None:
@@ -145,7 +145,12 @@ class OnEither:
         narrow = exactly(there, wanted)
         if len(narrow.described) < len(wanted):
             return None
-        found = best_plan(narrow) if len(wanted) == 1 else best_of_each(narrow, [Asked()]).best
+        if len(wanted) == 1:
+            found: Either | None = best_plan(narrow, until=self.until)
+        else:
+            effort = Effort(until=self.until)
+            found = best_of_each(narrow, [Asked()], effort).best
+            effort.conclude(found)
         return None if found is None else self.days(narrow, found)
 
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
+from planner.asking import Asking
 from planner.break_even import break_evens
-from planner.explained import objective_words, since
+from planner.explained import (
+    HARDWARE,
+    LIMITS,
+    PRICES,
+    objective_words,
+    since,
+    told_of_time,
+)
 from planner.explanation import ExplainedReason, Explanation, LimitMoved, Sureness
 from planner.instance import Instance
 from planner.limit_move import Move, capital
@@ -14,9 +23,10 @@ from planner.mixed.best import BestOfPairs
 from planner.mixed.either import OnEither
 from planner.mixed.questions import Either
 from planner.mixed.reasons import reasons, told
+from planner.mixed.verdict import WHY
 from planner.problem import Problem
 from planner.search import Plan, Table
-from planner.solution import Solution
+from planner.solution import Solution, Status
 from planner.sure_words import sureness_told
 from planner.variants import pool_name
 from planner.what_if import changed, hardware_changes
@@ -33,30 +43,34 @@ def explained_pair(
     parts: Collection[str],
     progress: Callable[[str], None],
     of: Solution | None,
+    asking: Asking,
+    status: Status,
 ) -> Explanation:
     """The explanation of the best plan of a search, which is better than the best one on one pool."""
     instance, plan = search.instance, search.best
     assert plan is not None
     progress("asking what each decision would cost otherwise")
-    why = tuple(reasons(search, table, single)) if "why" in parts else ()
+    why = asking.every(WHY, reasons(search, table, single, asking.until)) if "why" in parts else ()
     progress("moving limits, asking prices, changing the hardware")
-    mine = told(instance, plan).model_copy(update={"reasons": why})
-    choose = OnEither(instance, search.memo)
+    mine = told(instance, plan).model_copy(update={"reasons": tuple(why)})
+    choose = OnEither(instance, search.memo, asking.until)
     limits = moves(instance) if "limits" in parts else ()
     called = {index: pool_name(instance, index) for index in plan.pools}
     hardware = hardware_changes(instance, called) if "hardware" in parts else ()
-    return Explanation(
+    prices = break_evens(instance, plan, choose) if "prices" in parts else ()
+    explanation = Explanation(
         name=problem.name,
-        status="optimal",
+        status=status,
         objective=objective_words(instance),
         plan=mine,
         reasons=tuple(ExplainedReason(**reason.model_dump()) for reason in why),
-        limits=tuple(moved_of_both(instance, plan, choose, move) for move in limits),
-        break_evens=tuple(break_evens(instance, plan, choose)) if "prices" in parts else (),
-        what_ifs=tuple(changed(instance, plan, change, choose) for change in hardware),
+        limits=tuple(asking.each(LIMITS, limits, partial(moved_of_both, instance, plan, choose))),
+        break_evens=tuple(asking.each(PRICES, prices, lambda of: of)),
+        what_ifs=tuple(asking.each(HARDWARE, hardware, lambda of: changed(instance, plan, of, choose))),
         sureness=sureness_told(mine.estimate) if "sure" in parts else Sureness(),
         notes=(*problem.assumptions, *left_out(parts), *since(of, mine.decisions)),
     )
+    return explanation.model_copy(update={"notes": (*explanation.notes, *told_of_time(status, asking))})
 
 
 def left_out(parts: Collection[str]) -> Iterator[str]:

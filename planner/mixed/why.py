@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.asking import Asking
 from planner.explanation import Answer
 from planner.instance import Instance, Narrowing
 from planner.mixed.questions import Either
@@ -13,17 +14,18 @@ from planner.mixed.reasons import better_than, difference, keys_if_any, told
 from planner.mixed.shortfall import loosened
 from planner.mixed.words import head_words
 from planner.narrowed import PREFIX, keys_of, nothing_left
+from planner.search import Effort
 from planner.solution import Decisions
 from planner.solution import Plan as Told
 from planner.variants import best_plan, fixed
-from planner.why import let_in, no_plan, question_words
+from planner.why import THAT, let_in, no_plan, not_known, question_words
 
 
 def answered_of_both(
-    instance: Instance, best: Either, question: Mapping[str, Any], name: str
+    instance: Instance, best: Either, question: Mapping[str, Any], name: str, asking: Asking | None = None
 ) -> tuple[Answer, Decisions]:
     """The best plan that decides as asked, or why there is none; and what the best plan decides."""
-    mine = told(instance, best)
+    asking, mine = asking or Asking(), told(instance, best)
     chosen = {each: value_in(mine.decisions, each) for each in question}
     common: dict[str, Any] = {
         "name": name,
@@ -31,14 +33,23 @@ def answered_of_both(
         "chosen": chosen,
         "notes": let_in(instance, question),
     }
-    asked = question_words(question)
-    if chosen == dict(question):
-        return Answer(**common, because="chosen", text=f"The plan has {asked} already."), mine.decisions
-    other = best_so(instance, question)
+    found = asking.ask(THAT, lambda: answer_in_time(instance, mine, question, common, asking))
+    return found or not_known(question, common), mine.decisions
+
+
+def answer_in_time(
+    instance: Instance, mine: Told, question: Mapping[str, Any], common: dict[str, Any], asking: Asking
+) -> Answer:
+    """The answer. Raises OutOfTime where it is not proved in time."""
+    asking.check()
+    asked, until = question_words(question), asking.until
+    if common["chosen"] == dict(question):
+        return Answer(**common, because="chosen", text=f"The plan has {asked} already.")
+    other = best_so(instance, question, until)
     if other is None:
-        because, why = no_plan_so(instance, question)
-        return Answer(**common, because=because, text=f"No plan with {asked}: {why}."), mine.decisions
-    return Answer(**common, **compared(instance, mine, other, question)), mine.decisions
+        because, why = no_plan_so(instance, question, until)
+        return Answer(**common, because=because, text=f"No plan with {asked}: {why}.")
+    return Answer(**common, **compared(instance, mine, other, question))
 
 
 def compared(instance: Instance, mine: Told, other: Told, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,18 +69,22 @@ def value_in(decisions: Decisions, name: str) -> Any:
     return "none" if name == "mixed" and value is None else value
 
 
-def best_so(instance: Instance, question: Mapping[str, Any]) -> Told | None:
-    """The best plan of either kind that decides so."""
+def best_so(instance: Instance, question: Mapping[str, Any], until: float | None = None) -> Told | None:
+    """The best plan of either kind that decides so. Raises OutOfTime as `best_plan` does."""
     alone, both = alone_that(instance, question), pairs_that(instance, question)
-    single = best_plan(alone) if alone.pools else None
+    single = best_plan(alone, until=until) if alone.pools else None
     # The order of plans is the objective's alone: the same whatever is fixed.
-    mixed = None if both is None else better_than(both, keys_if_any(alone, single))[0]
+    effort = Effort(until=until)
+    mixed = None if both is None else better_than(both, keys_if_any(alone, single), effort)[0]
+    effort.conclude()
     if both is not None and mixed is not None:
         return told(both, mixed)
     return None if single is None else told(alone, single)
 
 
-def no_plan_so(instance: Instance, question: Mapping[str, Any]) -> tuple[str, str]:
+def no_plan_so(
+    instance: Instance, question: Mapping[str, Any], until: float | None = None
+) -> tuple[str, str]:
     """The limit that leaves no plan of either kind that decides so, and how near the nearest comes."""
     keys = [key for key in keys_of(instance) if key.removeprefix(PREFIX) not in question]
     none = "search", nothing_left("such layout", keys)
@@ -77,14 +92,14 @@ def no_plan_so(instance: Instance, question: Mapping[str, Any]) -> tuple[str, st
         (
             (free.limit, free.words(plan))
             for free in loosened(instance)
-            if (plan := best_so(free.instance, question)) is not None
+            if (plan := best_so(free.instance, question, until)) is not None
         ),
         none,
     )
     alone = alone_that(instance, question)
     # Of plans on one pool it is known how little memory would do, or what a framework cannot launch.
     more = found[0] in ("memory", none[0]) and question.get("mixed", "none") == "none"
-    return no_plan(alone, question) if more else found
+    return no_plan(alone, question, until) if more else found
 
 
 def alone_that(instance: Instance, question: Mapping[str, Any]) -> Instance:
