@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
@@ -89,7 +90,9 @@ def problems(seeds: range) -> Iterator[tuple[MixedOracle, Instance]]:
         found = oracle.answers(instance)
         if found and seed % 2:
             quick, cheap = min(of.seconds for of in found), min(of.dollars for of in found)
-            own = {"deadline": quick * random.uniform(0.8, 1.3), "budget": cheap * random.uniform(0.9, 1.3)}
+            own = {"deadline": quick * random.uniform(0.4, 1.2), "budget": None}
+            if seed % 4 == 3:
+                own = {"deadline": None, "budget": cheap * random.uniform(0.4, 1.2)}
             instance = replace(instance, limits=replace(instance.limits, **own))
         yield oracle, instance
 
@@ -97,7 +100,7 @@ def problems(seeds: range) -> Iterator[tuple[MixedOracle, Instance]]:
 def test_no_plan_keeps_the_limit_that_is_said_to_have_removed_its_pair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: set[str] = set()
+    seen: Counter[str] = Counter()
     for oracle, instance in problems(range(82_000, 82_024)):
         with monkeypatch.context() as patch:
             search, by_pair = watched(instance, patch)
@@ -105,9 +108,10 @@ def test_no_plan_keeps_the_limit_that_is_said_to_have_removed_its_pair(
         assert counts == search.pairs.rejected
         for of in oracle.answers(instance):
             limit = by_pair.get((of.layout.form, of.layout.pools, of.layout.num_gpus))
-            assert limit is None or not keeps(instance, of, limit), (limit, of)
-        seen |= set(by_pair.values())
-    assert {"deadline", "budget"} <= seen
+            if limit is not None:
+                assert not keeps(instance, of, limit), (limit, of)
+                seen[limit] += 1
+    assert min(seen["deadline"], seen["budget"]) > 10
 
 
 def test_counts_add_up_and_leave_nothing_bounded_where_there_is_no_plan() -> None:

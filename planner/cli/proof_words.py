@@ -69,7 +69,7 @@ def mixed_rows(solution: Solution) -> list[tuple[str, list[tuple[str, int, int]]
     counted = (("Pairs of node counts on two pools", of.node_pairs, of.pairs),)
     counted += (("Layouts on two pools", of.layouts, of.written),)
     for title, number, fates in counted:
-        if fates is not None:
+        if fates is not None and number:
             rows, left = [("", 0, number)], number
             for name, removed in fates.rejected.items():
                 left -= removed
