@@ -64,12 +64,17 @@ def _longest(of: Requirement) -> float:
     return float(of.value) if of.name == "step_time_s" else 0.0
 
 
-def within(limits: Limits, economy: Economy, step: Array) -> Array:
-    """Rows that meet all limits but memory."""
+def refused(limits: Limits, economy: Economy, step: Array) -> dict[str, Array]:
+    """Rows that break a limit beside memory, by the limit's name, with what deadline and budget allow for."""
     seconds, allowed_for = economy.seconds(step), economy.surely.seconds(step)
     late, dear = outside(limits, allowed_for, economy.total("cost", allowed_for))
-    inside = np.isfinite(step) & ~late & ~dear
-    for which in beyond(limits, economy, seconds).values():
+    return {"deadline": late, "budget": dear} | beyond(limits, economy, seconds)
+
+
+def within(limits: Limits, economy: Economy, step: Array) -> Array:
+    """Rows that meet all limits but memory."""
+    inside = np.isfinite(step)
+    for which in refused(limits, economy, step).values():
         inside &= ~which
     return inside
 

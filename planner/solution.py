@@ -350,7 +350,7 @@ class Proof(Report):
     """Valid combinations by the limit that ruled them out first, each counted once; `feasible` are the
     others. `memory` is the GPUs' own with its headroom, beside what only a required `memory_gib` rules out.
     Of a run in phases: candidates of all phases, against what the limits leave a phase. With `mixing`: those
-    on one pool."""
+    on one pool; `mixing.proof` counts the others."""
 
 
 class Relaxation(Report):
@@ -402,14 +402,37 @@ class Conflict(Report):
     """What comes nearest to all limits together; None where there is no plan whatever is let go."""
 
 
+class Fates(Report):
+    """What became of pairs of node counts, or of layouts, each counted once; they add up to all."""
+
+    rejected: dict[str, NonNegativeInt] = {}
+    """By the first limit that the first bound breaks: no plan of them can keep it. Bounds come in order: of
+    parts of the pairs the GPUs' speed alone, of a pair its best layer key, of a layout its layers and bubble
+    before anything is priced; of a bound memory comes first, then deadline, budget, energy, carbon, storage
+    and requirements. `memory` of a pair: no pipeline of an allowed length has room. `search` of a layout: no
+    batch that is allowed. Others may break a limit too, which nobody had to look at."""
+    bounded: NonNegativeInt
+    """No better than a plan that was found, by a bound; out of time, or not looked at yet."""
+    opened: NonNegativeInt
+    """Looked into. Of a pair its layouts were written down, unless none may win; a layout was looked at with
+    each number of chunks, by bounds with prices and memory, and its stages solved where it may still win."""
+
+
 class MixingProof(Report):
-    """How much was looked at to know the best plan on two pools."""
+    """How much was looked at to know the best plan on two pools.
+
+    Out of time, counts are of what was looked at so far.
+    """
 
     node_pairs: NonNegativeInt
     """Numbers of nodes of two pools, in every form and order."""
+    pairs: Fates | None = None
+    """What became of these. None in solutions that were written before it was counted."""
     layouts: NonNegativeInt
     """Layouts on them that were written down; all others have a bound that is outside the limits or cannot
-    win. Layouts are not counted by the limit that rules them out."""
+    win."""
+    written: Fates | None = None
+    """What became of these. None as above."""
     solved: NonNegativeInt
     """Stage assignments solved exactly."""
     gap: NonNegativeFloat

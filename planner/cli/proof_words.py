@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from planner.limit_words import label_of
-from planner.solution import Proof, Solution
+from planner.solution import Fates, Proof, Solution
+
+EVERY = "(valid on any framework)"
+EVERY_MIXED = "(all)"
 
 
 def proof_words(solution: Solution) -> str:
@@ -58,6 +61,32 @@ def removed_rows(solution: Solution) -> list[tuple[str, int, int]]:
     return rows
 
 
+def mixed_rows(solution: Solution) -> list[tuple[str, list[tuple[str, int, int]]]]:
+    """The same of pairs of node counts on two pools, and of the layouts on what is left of them: by title."""
+    if solution.status != "infeasible" or solution.mixing is None:
+        return []
+    of, found = solution.mixing.proof, []
+    counted = (("Pairs of node counts on two pools", of.node_pairs, of.pairs),)
+    counted += (("Layouts on two pools", of.layouts, of.written),)
+    for title, number, fates in counted:
+        if fates is not None and number:
+            rows, left = [("", 0, number)], number
+            for name, removed in fates.rejected.items():
+                left -= removed
+                rows.append((label_of(name), removed, left))
+            found.append((title, rows))
+    return found
+
+
+def fates_words(of: Fates | None, still: str) -> str:
+    """What became of pairs of node counts, or of layouts: `: 12 ruled out by deadline, 3 looked into`."""
+    if of is None:
+        return ""
+    each = [f"{count:,} ruled out by {label_of(name)}" for name, count in of.rejected.items()]
+    each += [f"{of.bounded:,} bounded away{still}"] if of.bounded else []
+    return f": {', '.join([*each, f'{of.opened:,} looked into'])}"
+
+
 def removed_title(solution: Solution) -> str:
     """What is counted: a run in phases needs a candidate of each phase, so that some may be left."""
     if solution.problem.get("phases"):
@@ -65,12 +94,12 @@ def removed_title(solution: Solution) -> str:
     return "Candidates" if solution.mixing is None else "Candidates on one pool"
 
 
-def removed_table(rows: Sequence[tuple[str, int, int]]) -> Table:
-    """The same, a line each."""
+def removed_table(rows: Sequence[tuple[str, int, int]], every: str = EVERY) -> Table:
+    """The same, a line each; `every` says what the first line is."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("removed by", overflow="fold")
     for heading in ("removed", "left"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, number, left in rows:
-        table.add_row(name or "(valid on any framework)", f"{number:,}" if name else "", f"{left:,}")
+        table.add_row(name or every, f"{number:,}" if name else "", f"{left:,}")
     return table

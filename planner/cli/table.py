@@ -11,7 +11,15 @@ from rich.text import Text
 from planner.cli.grid import grid, section, sentences
 from planner.cli.mixed_table import pool_parts
 from planner.cli.phases_table import longest, phase_facts, run_facts
-from planner.cli.proof_words import proof_words, removed_rows, removed_table, removed_title
+from planner.cli.proof_words import (
+    EVERY_MIXED,
+    fates_words,
+    mixed_rows,
+    proof_words,
+    removed_rows,
+    removed_table,
+    removed_title,
+)
 from planner.cli.words import (
     NO_PLAN,
     NOT_KNOWN,
@@ -75,6 +83,8 @@ def solution_table(solution: Solution) -> RenderableType:
         parts.append(section("Notes", sentences(solution.notes)))
     if removed := removed_rows(solution):
         parts.append(section(removed_title(solution), removed_table(removed)))
+    for title, rows in mixed_rows(solution):
+        parts.append(section(title, removed_table(rows, EVERY_MIXED)))
     return Group(*parts, section("Proof", Text(proof_words(solution))))
 
 
@@ -196,8 +206,13 @@ def mixing_facts(verdict: MixingVerdict) -> Table:
     if verdict.plan is not None:
         rows.append(("best together", one_line(verdict.plan)))
     of = verdict.proof
-    looked = f"{counted(of.node_pairs, 'pair')} of node counts, {counted(of.layouts, 'layout')}"
-    rows.append(("looked at", f"{looked}, {of.solved:,} solved exactly; {of.seconds:.1f} s"))
+    still = " or still open" if of.gap else ""
+    looked = (
+        f"{counted(of.node_pairs, 'pair')} of node counts{fates_words(of.pairs, still)}",
+        f"{counted(of.layouts, 'layout')}{fates_words(of.written, still)}",
+        f"{of.solved:,} solved exactly; {of.seconds:.1f} s",
+    )
+    rows.append(("looked at", "\n".join(looked)))
     return grid(rows)
 
 

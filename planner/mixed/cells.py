@@ -19,6 +19,7 @@ from planner.mixed.floor import Totals, floor_of
 from planner.mixed.layouts import cells_of, layouts
 from planner.mixed.schedules import LayoutBounds, loosely
 from planner.mixed.shortest import Shortest
+from planner.mixed.tally import LIMIT_OF
 
 if TYPE_CHECKING:
     from planner.mixed.search import MixedSearch
@@ -73,6 +74,7 @@ class Cells:
     def advance(self, search: MixedSearch, size: int) -> None:
         """Looks into the first cells."""
         cells, self.left = self.left[:size], self.left[size:]
+        search.pairs.opened += len(cells)
         at, key, bound = self._keys(search, cells)
         some, size = np.arange(len(at)), FIRST_PAIRS
         while len(some):
@@ -81,7 +83,7 @@ class Cells:
             rows = layouts(
                 self.arranged.instance, self.arranged, self.running.num_gpus, at[first], key[first]
             )
-            search.layouts += len(rows)
+            search.written.number += len(rows)
             LayoutBounds(self.arranged, self.running, search).each(rows)
             some, size = some[self._wins(search, at[some], key[some], bound[some])], 2 * size
 
@@ -141,13 +143,13 @@ class Part:
         """Cells, open or not."""
         return cells_of(self.arranged.instance, self.arranged, self.first).shape[1]
 
-    def outside(self, limits: Limits) -> bool:
-        """Whether its GPUs alone already break a limit, whatever else a run loses."""
+    def broken(self, limits: Limits) -> str | None:
+        """The first limit that its GPUs alone already break, whatever else a run loses."""
         # With a confidence limits hold for a share of runs, which may be shorter than predicted.
         if limits.chance is not None:
-            return False
+            return None
         most = most_of(limits)
-        return any(float(least) > most[term] for term, least in self.floor.items())
+        return next((LIMIT_OF[term] for term, least in self.floor.items() if float(least) > most[term]), None)
 
     def open(self, search: MixedSearch) -> bool:
         """Whether any cell may hold something better."""
@@ -162,8 +164,11 @@ class Part:
         """The cells, with their bounds."""
         check = search.effort.check
         self.cells = Cells.of(self.arranged, self.shortest, self.first, check)
-        if self.left is not None:
-            self.cells.left = self.left
+        if self.left is None:
+            self.left = search.pairs.sift(
+                search.goal.limits, self.cells.economy, self.cells.bound, impossible="memory"
+            )
+        self.cells.left = self.left
         return self.cells
 
     def forget(self) -> None:

@@ -134,22 +134,29 @@ class LayoutBounds:
     def each(self, rows: MixedRows) -> None:
         """Settles all schedules of layouts that may win, best bounds first."""
         # First what needs no prices, of all layouts at once, with as many chunks as each may have.
-        rows, least = self._promising(rows)
+        rows, least = self._sifted(rows)
         for _, family, at in families(self.of.keys.take(rows.key)):
             for start in range(0, len(at), ROWS):
                 self.search.effort.check()
                 some = at[start : start + ROWS]
                 # What was found since may leave fewer of them.
                 some = some[self._wins(rows.take(some), least[some])]
-                each, _ = self._promising(chunked(self.of.instance, self.of, rows.take(some)))
+                self.search.written.opened += len(some)
+                each = self._promising(chunked(self.of.instance, self.of, rows.take(some)))
                 for first in range(0, len(each), ROWS):
                     self._block(each.take(np.arange(first, min(first + ROWS, len(each)))), family)
 
-    def _promising(self, rows: MixedRows) -> tuple[MixedRows, Array]:
-        """Layouts that may win by what needs no prices, the best first, and the least that they take."""
-        least = least_of(self.of, self._bare(rows))
-        order = self._wins(rows, least)
-        return rows.take(order), least[order]
+    def _sifted(self, rows: MixedRows) -> tuple[MixedRows, Array]:
+        """`_promising`, with the least that they take; counts those that break a limit."""
+        search, least, economy = self.search, least_of(self.of, self._bare(rows)), self._economy(rows)
+        some = search.written.sift(search.goal.limits, economy, least, impossible="search")
+        decided = self._decided(rows).take(some)
+        some = some[search.best_first(economy.take(some), least[some], decided)]
+        return rows.take(some), least[some]
+
+    def _promising(self, rows: MixedRows) -> MixedRows:
+        """Layouts that may win by what needs no prices, the best first."""
+        return rows.take(self._wins(rows, least_of(self.of, self._bare(rows))))
 
     def _wins(self, rows: MixedRows, least: Array) -> Array:
         """Layouts that may win, the best first, if they take so long for the largest batch."""

@@ -11,6 +11,7 @@ Every step drops only what a lower bound shows to be no better than what was fou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -31,6 +32,7 @@ from planner.mixed.floor import Totals, floors_of_pairs
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.schedules import Schedules
 from planner.mixed.stages import MixedStages, StageRule, plainest_mixed_stages, solve_mixed_stages
+from planner.mixed.tally import Tally
 from planner.mixing import Form
 from planner.search.goal import Effort, Goal, OutOfTime
 from planner.stages.problem import StagePlan
@@ -51,9 +53,9 @@ class MixedSearch:
     instance: Instance
     goal: Goal
     effort: Effort
-    cells: int = 0
-    """Pairs of numbers of nodes."""
-    layouts: int = 0
+    pairs: Tally = field(default_factory=Tally)
+    """Pairs of numbers of nodes, in every form and order."""
+    written: Tally = field(default_factory=Tally)
     """Layouts that were written down."""
     solved: int = 0
     """Stage assignments solved by CP-SAT."""
@@ -65,6 +67,16 @@ class MixedSearch:
     """What it took."""
     memo: Memo = field(default_factory=dict[Any, "tuple[StagePlan | None, float]"])
     """Stage assignments that are solved, each with the longest step that was of use then."""
+
+    @property
+    def cells(self) -> int:
+        """How many pairs of numbers of nodes there are."""
+        return self.pairs.number
+
+    @property
+    def layouts(self) -> int:
+        """How many layouts were written down."""
+        return self.written.number
 
     def value(self, totals: Totals) -> Array:
         """The first sort key of runs that take so much in all."""
@@ -101,10 +113,13 @@ class MixedSearch:
     def wins(self, economy: Economy, step: Array, of: Decided) -> Array:
         """Indices of rows within the limits that may win, the best bounds first."""
         index = np.flatnonzero(within(self.goal.limits, economy, step))
-        economy, step = economy.take(index), step[index]
-        some = np.flatnonzero(self.may_win(economy, step, of.take(index)))
+        return index[self.best_first(economy.take(index), step[index], of.take(index))]
+
+    def best_first(self, economy: Economy, step: Array, of: Decided) -> Array:
+        """Of rows that are all within the limits."""
+        some = np.flatnonzero(self.may_win(economy, step, of))
         keys = self.keys(economy.take(some), step[some])
-        return index[some[np.lexsort(keys[::-1])]]
+        return some[np.lexsort(keys[::-1])]
 
     def run(self, forms: tuple[Form, ...] | None = None) -> None:
         """Looks everywhere, in these forms or all that the problem asks for, until the time is out."""
@@ -126,9 +141,8 @@ class MixedSearch:
             for arranged in arrangements(self.instance, book, forms)
             for part in Part.each_of(arranged, self)
         ]
-        self.cells, size = sum(part.number for part in every), FIRST_CELLS
-        every = [part for part in every if not part.outside(self.goal.limits)]
-        every.sort(key=lambda part: part.best)
+        self.pairs.number, size = sum(part.number for part in every), FIRST_CELLS
+        every = sorted(self._possible(every), key=lambda part: part.best)
         while every:
             first, *others = every
             self.least = first.best
@@ -144,6 +158,15 @@ class MixedSearch:
             for part in [part for part in every if part.cells is not None][KEPT:]:
                 part.forget()
         self.complete = True
+
+    def _possible(self, every: list[Part]) -> Iterator[Part]:
+        """Parts whose GPUs alone break no limit; counts what is in the others."""
+        for part in every:
+            broken = part.broken(self.goal.limits)
+            if broken is None:
+                yield part
+            else:
+                self.pairs.reject(broken, part.number)
 
     def settle(self, some: Schedules) -> None:
         """Solves schedules of one layout or more until none that is left may win."""

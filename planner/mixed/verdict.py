@@ -16,10 +16,11 @@ from planner.mixed.answer import reported
 from planner.mixed.best import BestOfPairs, Keys
 from planner.mixed.plan import MixedPlan, mixed_of
 from planner.mixed.reasons import effect_of, first_wins, keys_if_any, reasons, shares_of
+from planner.mixed.tally import Tally
 from planner.mixing import Form
 from planner.reason_words import days_words, money_words, part_name
 from planner.search import Plan, Table
-from planner.solution import MixingProof, MixingVerdict, Solution
+from planner.solution import Fates, MixingProof, MixingVerdict, Solution
 
 WORDS: dict[Form, str] = {"stages": "pipeline stages", "replicas": "replicas"}
 NONE_IN_TIME = "none on two pools was found in time, and there may be one"
@@ -89,12 +90,19 @@ def _proved(search: BestOfPairs, found: Solution, mine: Keys | None, better: boo
 def proof_of(search: BestOfPairs, chosen: Keys | None) -> MixingProof:
     """What was looked at, with how far the plan that is chosen, by its sort keys, may be from the best."""
     return MixingProof(
-        node_pairs=search.cells,
-        layouts=search.layouts,
+        node_pairs=search.pairs.number,
+        pairs=fates(search.pairs),
+        layouts=search.written.number,
+        written=fates(search.written),
         solved=search.solved,
         gap=search.gap(chosen),
         seconds=search.seconds,
     )
+
+
+def fates(of: Tally) -> Fates:
+    """What became of pairs of node counts, or of layouts."""
+    return Fates(rejected=of.rejected, bounded=of.left, opened=of.opened)
 
 
 def against(told: solution.Plan, single: solution.Plan) -> dict[str, float]:

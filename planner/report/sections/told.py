@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
-from planner.cli.proof_words import proof_words, removed_rows
+from planner.cli.proof_words import EVERY, EVERY_MIXED, mixed_rows, proof_words, removed_rows
 from planner.cli.table import one_line
 from planner.cli.words import share
 from planner.report.data import ReportData
 from planner.report.markup import bullets, facts, numbers, paragraph, section
+
+REMOVED = ("removed by", "removed", "left")
 
 
 def reasons(data: ReportData) -> str:
@@ -53,16 +56,23 @@ def proof(data: ReportData) -> str:
         "infeasible": "No plan in the space of decisions satisfies the limits in this model.",
     }
     text = proof_words(data.solution)
-    rows = [
-        (name or "(valid on any framework)", f"{number:,}" if name else "", f"{left:,}")
-        for name, number, left in removed_rows(data.solution)
-    ]
+    rows = _removed(removed_rows(data.solution), EVERY)
+    mixed = "".join(
+        paragraph(f"{title}.") + numbers(REMOVED, _removed(each, EVERY_MIXED))
+        for title, each in mixed_rows(data.solution)
+    )
     return section(
         "Proof",
         paragraph(words[data.solution.status]),
-        numbers(("removed by", "removed", "left"), rows) if rows else "",
+        numbers(REMOVED, rows) if rows else "",
+        mixed,
         paragraph(text[0].upper() + text[1:] + ".", "note"),
     )
+
+
+def _removed(rows: Iterable[tuple[str, int, int]], every: str) -> list[tuple[str, str, str]]:
+    """Rows of what removed how many, in words."""
+    return [(name or every, f"{number:,}" if name else "", f"{left:,}") for name, number, left in rows]
 
 
 def assumptions(data: ReportData) -> str:
