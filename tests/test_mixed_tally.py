@@ -90,7 +90,7 @@ def problems(seeds: range) -> Iterator[tuple[MixedOracle, Instance]]:
         found = oracle.answers(instance)
         if found and seed % 2:
             quick, cheap = min(of.seconds for of in found), min(of.dollars for of in found)
-            own = {"deadline": quick * random.uniform(0.4, 1.2), "budget": None}
+            own = {"deadline": quick * random.uniform(0.05, 0.7), "budget": None}
             if seed % 4 == 3:
                 own = {"deadline": None, "budget": cheap * random.uniform(0.4, 1.2)}
             instance = replace(instance, limits=replace(instance.limits, **own))
