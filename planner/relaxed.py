@@ -76,8 +76,9 @@ class LastTable:
         """`optimum`, which makes a table of its own; without a mask in one that others have begun."""
         if mask is not None:
             return optimum(instance, limits, objective, mask, self.until)
-        effort, own = Effort(until=self.until), replace(instance, limits=limits)
-        plan = best(self.of(own, goal_of(own, objective=objective), effort), effort=effort)
+        # As there the instance keeps its own limits: they say that runs are metered.
+        effort = Effort(until=self.until)
+        plan = best(self.of(instance, goal_of(instance, limits, objective), effort), effort=effort)
         effort.conclude(plan)
         return plan
 
