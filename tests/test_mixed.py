@@ -166,11 +166,11 @@ def hfu_of(of: MixedAnswer, instance: Instance) -> float:
     return flops * layout.batch * instance.seq_len / of.step / peak
 
 
-def checked_with_hfu(seed: int) -> bool:
+def checked_with_hfu(seed: int, make: Callable[[Random], Instance] | None = None) -> bool:
     """With a required HFU that some stage assignments have; whether any layout has it with other stages only."""
     random = Random(seed)
-    make = on_a_site if seed % 3 == 0 else mixed_problem
-    oracle = small_mixed_problem(random, make=make)
+    usual_make = on_a_site if seed % 3 == 0 else mixed_problem
+    oracle = small_mixed_problem(random, make=make or usual_make)
     instance = with_mixed_limits(random, oracle)
     every = {of: hfu_of(of, instance) for of in every_assignment(oracle, instance)}
     least = float(np.quantile([*every.values()] or [0.5], random.choice((0.5, 0.9, 0.99)))) * 0.99999

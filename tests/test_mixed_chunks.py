@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mixed_oracle import small_mixed_problem, with_mixed_limits
 from mixed_problems import mixed_problem, on_a_site
-from test_mixed import LAYERS, NO_LIMIT, holds, job, run
+from test_mixed import LAYERS, NO_LIMIT, checked_with_hfu, holds, job, run
 
 from costmodel.estimate import estimate
 from costmodel.mixed import Mixed, Part
@@ -97,6 +97,10 @@ def test_best_interleaved_replicas_and_their_frontier_equal_brute_force() -> Non
     kinds = {(of.architecture.moe is None, of.framework == "megatron") for of in instances}
     assert {moe for moe, _ in kinds} == {True, False}
     assert {megatron for _, megatron in kinds} == {True, False}
+
+
+def test_best_interleaved_replicas_with_a_required_hfu_equal_brute_force() -> None:
+    assert sum(checked_with_hfu(seed, interleaved) for seed in (6000, 6002, 6008, 6010, 6025)) > 1
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def _keep_hfu(stages: StageModel, step: Any, problem: MixedStages, unit: float) 
     if problem.shape.longer:
         room = -1 if problem.shape.strict else 1
         longest = _integer_step(problem, problem.shape.longest, unit, room)
-        add_longest(stages, step, longest, BUBBLE_PARTS / unit / _scale(problem))
+        add_longest(stages, step, longest, problem.shape.vpp * BUBBLE_PARTS / unit / _scale(problem))
 
 
 def _add_limits(stages: StageModel, problem: MixedStages, spare: Any = 0) -> None:
