@@ -9,19 +9,15 @@ how long the proof took and the whole answer, peak memory, and the ways out. `--
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import sys
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from time import monotonic
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.bench_tables import PAGE, machine
-from scripts.bench_time_limit import DENSE, ROOT, Case, nodes
+from scripts.bench_cases import Case, Found, each_alone
+from scripts.bench_time_limit import DENSE, ROOT, nodes
 
 BEGIN = "<!-- infeasible: begin (scripts/bench_infeasible.py) -->"
 END = "<!-- infeasible: end -->"
@@ -48,7 +44,7 @@ CASES = (
 )
 
 
-def measured(case: Case) -> dict[str, Any]:
+def measured(case: Case) -> Found:
     """What a case takes and says, in this process."""
     import ortools.sat.python.cp_model  # noqa: F401
 
@@ -73,42 +69,20 @@ def measured(case: Case) -> dict[str, Any]:
     }
 
 
-def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
+def table(found: list[tuple[Case, Found]]) -> str:
     """All cases, a row each."""
     rows = [
         f"| {case.name} | {of['proof']:.1f} | {of['seconds']:.1f} | {of['peak_mb']:,.0f} | {of['said']} |"
         for case, of in found
     ]
     head = "| problem | proof, s | all, s | peak MB | each alone is enough |\n|---|---|---|---|---|"
-    return "\n".join([machine(), "", head, *rows])
+    return "\n".join([head, *rows])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/search.md")
-    parser.add_argument(
-        "--only", nargs="*", default=[], metavar="WORD", help="cases with a word in their name"
-    )
-    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.case is not None:
-        print(json.dumps(measured(CASES[options.case])))
-        return
-    found = []
-    for index, case in enumerate(CASES):
-        if options.only and not any(word in case.name for word in options.only):
-            continue
-        command = [sys.executable, __file__, "--case", str(index)]
-        of = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        found.append((case, of))
-        print(f"{of['proof']:6.1f} s  {of['seconds']:6.1f} s  {of['peak_mb']:6.0f} MB  {case.name}")
-        print(f"       {of['said']}", flush=True)
-    if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        after = rest.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{after}", encoding="utf-8")
+def line(case: Case, of: Found) -> str:
+    """What a case took."""
+    return f"{of['proof']:6.1f} s  {of['seconds']:6.1f} s  {of['peak_mb']:6.0f} MB  {case.name}"
 
 
 if __name__ == "__main__":
-    main()
+    each_alone(__file__, __doc__, CASES, measured, line, table, (BEGIN, END))

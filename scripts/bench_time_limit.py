@@ -9,11 +9,7 @@ it took by the clock, peak memory, and what was said. `--write` puts the table i
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from time import monotonic
@@ -21,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.bench_tables import PAGE, machine
+from scripts.bench_cases import Case, Found, each_alone
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN = "<!-- time limit: begin (scripts/bench_time_limit.py) -->"
@@ -31,16 +27,6 @@ ENOUGH, SHARE = 1.0, 0.1
 
 DENSE = "scripts/bench/405b_two_pools.yaml"
 MOE = "scripts/bench/deepseek_v3_four_gpus.yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A problem, what is laid over it, and the seconds that it is given."""
-
-    name: str
-    path: str
-    seconds: float
-    changes: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def nodes(number: int) -> dict[str, int]:
@@ -76,7 +62,7 @@ CASES = (
 )
 
 
-def measured(case: Case) -> dict[str, Any]:
+def measured(case: Case) -> Found:
     """What a case takes and says, in this process."""
     import ortools.sat.python.cp_model  # noqa: F401
 
@@ -107,43 +93,21 @@ def words(solution: Any) -> str:
     return ". ".join([told, *left_out])
 
 
-def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
+def table(found: list[tuple[Case, Found]]) -> str:
     """All cases, a row each."""
     rows = [
         f"| {case.name} | {case.seconds:g} | {of['seconds']:.1f} | {of['peak_mb']:,.0f} | {of['said']} |"
         for case, of in found
     ]
     head = "| problem | limit, s | took, s | peak MB | answer |\n|---|---|---|---|---|"
-    return "\n".join([machine(), "", head, *rows])
+    return "\n".join([head, *rows])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/search.md")
-    parser.add_argument(
-        "--only", nargs="*", default=[], metavar="WORD", help="cases with a word in their name"
-    )
-    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.case is not None:
-        print(json.dumps(measured(CASES[options.case])))
-        return
-    found = []
-    for index, case in enumerate(CASES):
-        if options.only and not any(word in case.name for word in options.only):
-            continue
-        command = [sys.executable, __file__, "--case", str(index)]
-        of = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        found.append((case, of))
-        late = "" if of["seconds"] <= ENOUGH + (1 + SHARE) * case.seconds else "  TOO LATE"
-        print(f"{case.seconds:5g} s  {of['seconds']:6.2f} s  {of['peak_mb']:6.0f} MB  {case.name}{late}")
-        print(f"       {of['said']}", flush=True)
-    if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, rest = page.split(BEGIN)
-        after = rest.split(END)[1]
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{after}", encoding="utf-8")
+def line(case: Case, of: Found) -> str:
+    """What a case took, and whether that is too late."""
+    late = "" if of["seconds"] <= ENOUGH + (1 + SHARE) * case.seconds else "  TOO LATE"
+    return f"{case.seconds:5g} s  {of['seconds']:6.2f} s  {of['peak_mb']:6.0f} MB  {case.name}{late}"
 
 
 if __name__ == "__main__":
-    main()
+    each_alone(__file__, __doc__, CASES, measured, line, table, (BEGIN, END))
